@@ -1,0 +1,39 @@
+"""Everything about the server that can be set, in one place."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from platformdirs import user_cache_path
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What a server is started with: each field is also a variable and a flag.
+
+    `Settings(port=9000)`, `TUTORIAL_SERVER_PORT=9000` and `--port 9000` mean the same;
+    what is given in code wins over a flag's absence, a flag over the environment.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="TUTORIAL_SERVER_", frozen=True)
+
+    model: Annotated[
+        str | None,
+        Field(description="hub id, local folder, or smollm2-135m (default: what fits here)"),
+    ] = None
+    device: Annotated[str | None, Field(description="cpu, cuda, cuda:1, mps …")] = None
+    dtype: Annotated[
+        Literal["float32", "float16", "bfloat16"] | None,
+        Field(description="number format of the weights"),
+    ] = None
+    cache: Annotated[Path, Field(description="folder that holds the converted small model")] = (
+        user_cache_path("tutorial_server")
+    )
+
+    host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Field(description="port to listen on", ge=0, le=65535)] = 8000
+    max_body_bytes: Annotated[int, Field(description="largest request body", ge=1)] = 1_000_000
+    max_waiting: Annotated[int, Field(description="requests that may wait in line", ge=0)] = 64
+    shutdown_seconds: Annotated[
+        int, Field(description="grace for running answers after Ctrl-C", ge=0)
+    ] = 2
