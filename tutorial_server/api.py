@@ -1,0 +1,186 @@
+"""The HTTP face: validate, submit, answer. Nothing here knows a tensor."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import ValidationError
+
+from .answer import Answer
+from .config import Settings
+from .engine import Engine
+from .errors import Busy, GenerationFailed, NotReady, TooLong, TutorialServerError
+from .models import load_model
+from .runner import Runner, TransformersRunner
+from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing
+from .sse import DONE, error_event
+from .steps import Steps
+
+log = logging.getLogger("tutorial_server")
+
+STATUS = {TooLong: 422, Busy: 429, NotReady: 503, GenerationFailed: 500}
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+BODY_DOCS: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": GenerateRequest.model_json_schema()}},
+    }
+}
+
+
+async def read_body(request: Request) -> GenerateRequest:
+    """Read and validate a body, up to the limit.
+
+    FastAPI would parse it first and validate after, which lets through some text that
+    cannot be encoded again; pydantic reads the bytes themselves, and refuses all that
+    is not UTF-8 JSON of the right shape in one way. Raises 413 and 422.
+    """
+    limit = request.app.state.settings.max_body_bytes
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise HTTPException(413, f"The body is larger than {limit} bytes.")
+    try:
+        return GenerateRequest.model_validate_json(bytes(body))
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_input=False)) from None
+
+
+async def submit(
+    request: Request, body: Annotated[GenerateRequest, Depends(read_body)]
+) -> AsyncIterator[Answer]:
+    """Have a request answered for as long as its client stays.
+
+    Code after `yield` runs when the response is out or the client has gone, on both
+    routes: that is where the work is stopped.
+    """
+    answer = await request.app.state.engine.submit(body.to_request())
+    watcher = asyncio.create_task(_cancel_when_gone(request, answer))
+    try:
+        yield answer
+    finally:
+        watcher.cancel()
+        answer.cancel()
+
+
+async def _cancel_when_gone(request: Request, answer: Answer) -> None:
+    """Wait for the client to leave; nobody else does while an answer is being made."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    answer.cancel()
+
+
+Submitted = Annotated[Answer, Depends(submit)]
+
+
+async def generate(request: Request, answer: Submitted) -> GenerateResponse:
+    """Answer a prompt whole."""
+    done = await answer.finished()
+    return GenerateResponse(
+        text=done.text,
+        timing=Timing.of(done),
+        token_count=len(done.token_ids),
+        prompt_tokens=done.input_tokens,
+        throughput=round(len(done.token_ids) / (done.latency_ms / 1e3), 3),
+        cache_usage=True,
+        finish_reason=done.finish_reason,
+        model=request.app.state.engine.state().model,
+        request_id=answer.request_id,
+    )
+
+
+async def stream(request: Request, answer: Submitted) -> StreamingResponse:
+    """Answer a prompt piece by piece, as Server-Sent Events."""
+    events = _events(answer, request.app.state.engine.steps.sse_event)
+    return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
+
+
+async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[str]:
+    try:
+        async for piece in answer:
+            yield sse_event({"text": piece})
+        done = answer.result
+        end = StreamEnd(
+            finish_reason=done.finish_reason,
+            timing=Timing.of(done),
+            token_count=len(done.token_ids),
+            prompt_tokens=done.input_tokens,
+        )
+        yield sse_event(end.model_dump())
+        yield DONE
+    except GenerationFailed as error:
+        yield error_event(str(error))
+    except Exception:
+        log.exception("stream %s broke off", answer.request_id)
+        yield error_event("The server failed while answering; its log says why.")
+
+
+async def health() -> dict[str, str]:
+    """Say that the process is alive, whatever the model is doing."""
+    return {"status": "ok"}
+
+
+async def ready(request: Request) -> JSONResponse:
+    """Say whether a request would be taken now; 503 until the model has answered once."""
+    state = request.app.state.engine.state()
+    content = {"status": state.status, "model": state.model}
+    return JSONResponse(content, 200 if state.status == "ready" else 503)
+
+
+async def refuse(request: Request, error: Exception) -> JSONResponse:
+    """Answer our own errors with their status and their sentence."""
+    status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
+    headers = {"Retry-After": "1"} if status in (429, 503) else None
+    return JSONResponse({"detail": str(error)}, status, headers)
+
+
+async def refuse_invalid(request: Request, error: Exception) -> JSONResponse:
+    """Name what is wrong with a body without repeating any of its values."""
+    assert isinstance(error, RequestValidationError)
+    detail = [{key: e[key] for key in ("type", "loc", "msg")} for e in error.errors()]
+    return JSONResponse({"detail": detail}, 422)
+
+
+def create_app(
+    settings: Settings | None = None,
+    steps: Steps | None = None,
+    load: Callable[[], Runner] | None = None,
+) -> FastAPI:
+    """Put the server together; the model loads once the app has started.
+
+    `steps` replaces steps of the way (`serve --mine`), `load` the runner.
+    """
+    settings = settings or Settings()
+    steps = steps or Steps()
+    engine = Engine(load or _loader(settings, steps), steps, settings.max_waiting)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        engine.start()
+        yield
+        engine.stop()
+
+    app = FastAPI(title="Tutorial Server", lifespan=lifespan)
+    app.state.settings = settings
+    app.state.engine = engine
+    app.post("/generate", openapi_extra=BODY_DOCS)(generate)
+    app.post("/stream", openapi_extra=BODY_DOCS, response_class=StreamingResponse)(stream)
+    app.get("/health")(health)
+    app.get("/ready")(ready)
+    app.exception_handler(TutorialServerError)(refuse)
+    app.exception_handler(RequestValidationError)(refuse_invalid)
+    return app
+
+
+def _loader(settings: Settings, steps: Steps) -> Callable[[], Runner]:
+    def load() -> Runner:
+        llm = load_model(settings.model, settings.device, settings.dtype)
+        return TransformersRunner(llm, steps.prefill, steps.decode)
+
+    return load

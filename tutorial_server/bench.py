@@ -1,0 +1,151 @@
+"""How fast is it, and against what? Ratios within one run, since machines are noisy."""
+
+import json
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+from time import perf_counter
+
+import torch
+from tqdm import tqdm
+
+from .chat import build_messages, encode_chat
+from .config import Settings
+from .decoding import run
+from .errors import TutorialServerError
+from .models import LLM, load_model, sync_gpu
+from .runner import Runner, TransformersRunner, UncachedRunner
+from .sequence import SamplingParams, Sequence
+
+PROMPT = "Explain, step by step and in detail, how a bicycle stays upright."
+EDGE = 16  # tokens at either end of an answer that are compared with each other
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One answer: its speed, and how much slower its last tokens were than its first."""
+
+    tokens_per_second: float
+    last_over_first: float | None  # None where single tokens cannot be timed
+
+
+@dataclass(frozen=True)
+class Report:
+    """Medians over all rounds; each ratio is the median of the ratios within a round."""
+
+    model: str
+    device: str
+    tokens: int
+    rounds: int
+    uncached_tokens_per_second: float
+    cached_tokens_per_second: float
+    generate_tokens_per_second: float
+    cached_over_generate: float
+    cached_over_uncached: float
+    uncached_last_over_first: float
+    cached_last_over_first: float
+
+
+def bench(settings: Settings, tokens: int, rounds: int, as_json: bool) -> int:
+    """Measure, and print a table or JSON."""
+    if rounds < 5 or tokens < 2 * EDGE:
+        raise TutorialServerError(
+            f"Fewer than 5 rounds or {2 * EDGE} tokens say nothing; raise --rounds or --tokens."
+        )
+    llm = load_model(settings.model, settings.device, settings.dtype)
+    report = measure(llm, tokens, rounds)
+    print(json.dumps(asdict(report), indent=2) if as_json else table(report))
+    return 0
+
+
+def measure(llm: LLM, tokens: int = 128, rounds: int = 5) -> Report:
+    """Run the three ways in turn, round after round, on answers that never end early."""
+    uncached, cached, generate = [], [], []
+    for number in tqdm(range(rounds + 1), desc="rounds", file=sys.stderr, leave=False):
+        ours = _timed_run(TransformersRunner(llm), tokens)
+        theirs = _timed_generate(llm, tokens)
+        naive = _timed_run(UncachedRunner(llm), tokens)
+        if number > 0:  # the first round warms up
+            cached.append(ours)
+            generate.append(theirs)
+            uncached.append(naive)
+    return Report(
+        model=llm.name,
+        device=str(llm.device),
+        tokens=tokens,
+        rounds=rounds,
+        uncached_tokens_per_second=_speed(uncached),
+        cached_tokens_per_second=_speed(cached),
+        generate_tokens_per_second=_speed(generate),
+        cached_over_generate=_ratio(cached, generate),
+        cached_over_uncached=_ratio(cached, uncached),
+        uncached_last_over_first=_growth(uncached),
+        cached_last_over_first=_growth(cached),
+    )
+
+
+def table(report: Report) -> str:
+    """Lay a report out for reading."""
+    r = report
+    rows = [
+        ("uncached", r.uncached_tokens_per_second, f"{r.uncached_last_over_first:.2f} ×"),
+        ("cached", r.cached_tokens_per_second, f"{r.cached_last_over_first:.2f} ×"),
+        ("transformers generate", r.generate_tokens_per_second, ""),
+    ]
+    lines = [
+        f"{r.model} on {r.device}: {r.tokens} tokens, medians of {r.rounds} rounds",
+        "",
+        f"{'way':<24}{'tokens/s':>10}   last {EDGE} tokens ÷ first {EDGE}",
+        *(f"{way:<24}{speed:>10.1f}   {growth}" for way, speed, growth in rows),
+        "",
+        f"cached is {r.cached_over_generate:.2f} × generate, "
+        f"and {r.cached_over_uncached:.2f} × uncached",
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _endless_prompt(llm: LLM) -> list[int]:
+    return encode_chat(llm, build_messages(PROMPT))
+
+
+def _timed_run(runner: Runner, tokens: int) -> Timed:
+    """Time our loop; end-of-turn ids count as any other, so that all answers are as long."""
+    llm = LLM(**{**vars(runner.llm), "stop_ids": frozenset()})
+    sequence = Sequence(llm, _endless_prompt(llm), SamplingParams(max_new_tokens=tokens))
+    start = perf_counter()
+    for _ in run(runner, sequence):
+        pass
+    sync_gpu(llm.device)
+    seconds = perf_counter() - start
+    times = sequence.token_times
+    first = times[EDGE] - times[0]  # decode steps only: the prefill is not one of them
+    last = times[-1] - times[-1 - EDGE]
+    return Timed(tokens / seconds, last / first)
+
+
+def _timed_generate(llm: LLM, tokens: int) -> Timed:
+    input_ids = torch.tensor([_endless_prompt(llm)], device=llm.device)  # [1, T]
+    start = perf_counter()
+    llm.model.generate(
+        input_ids,
+        attention_mask=torch.ones_like(input_ids),
+        max_new_tokens=tokens,
+        do_sample=False,
+        eos_token_id=-1,  # no id, so that every answer is as long
+        pad_token_id=0,
+    )
+    sync_gpu(llm.device)
+    return Timed(tokens / (perf_counter() - start), None)
+
+
+def _speed(runs: list[Timed]) -> float:
+    return round(statistics.median(r.tokens_per_second for r in runs), 2)
+
+
+def _ratio(runs: list[Timed], others: list[Timed]) -> float:
+    pairs = zip(runs, others, strict=True)
+    return round(statistics.median(a.tokens_per_second / b.tokens_per_second for a, b in pairs), 3)
+
+
+def _growth(runs: list[Timed]) -> float:
+    return round(statistics.median(r.last_over_first for r in runs if r.last_over_first), 3)

@@ -1,0 +1,143 @@
+"""The command `tutorial-server`. Nothing heavy is imported before it is needed."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from .config import Settings
+from .errors import TutorialServerError
+
+if TYPE_CHECKING:
+    from .schemas import GenerateRequest
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns 0, or 2 where a sentence on stderr says what to do."""
+    args = _parser().parse_args(argv)
+    try:
+        return args.run(args) or 0
+    except TutorialServerError as error:
+        print(f"tutorial-server: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tutorial-server", description="Learn LLM serving by building a server."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    lab = commands.add_parser("lab", help="open the course in JupyterLab")
+    lab.add_argument("jupyter_args", nargs="*", help="passed on to JupyterLab, after --")
+    lab.set_defaults(run=_lab)
+
+    serve = commands.add_parser("serve", help="start the server")
+    _add_settings(serve, *Settings.model_fields)
+    serve.set_defaults(run=_serve)
+
+    ask = commands.add_parser("ask", help="answer one question here in the terminal")
+    ask.add_argument("prompt")
+    ask.add_argument("--token-limit", type=int, default=128, metavar="N")
+    ask.add_argument("--temperature", type=float, default=0.0, metavar="T")
+    ask.add_argument("--top-k", type=int, metavar="K")
+    ask.add_argument("--top-p", type=float, metavar="P")
+    ask.add_argument("--seed", type=int, metavar="N")
+    ask.add_argument("--system", metavar="TEXT", help="system prompt; empty: none of ours")
+    _add_settings(ask, "model", "device", "dtype", "cache")
+    ask.set_defaults(run=_ask)
+
+    doctor = commands.add_parser("doctor", help="say what was found here, and what is missing")
+    _add_settings(doctor, "model", "device", "dtype", "cache")
+    doctor.set_defaults(run=_doctor)
+
+    bench = commands.add_parser("bench", help="compare ways of decoding, in turn in one run")
+    bench.add_argument("--tokens", type=int, default=128, metavar="N", help="length of an answer")
+    bench.add_argument("--rounds", type=int, default=5, metavar="N", help="at least 5")
+    bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    _add_settings(bench, "model", "device", "dtype", "cache")
+    bench.set_defaults(run=_bench)
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Make a flag of each named setting, with what `Settings` says of it."""
+    group = parser.add_argument_group("settings, each also a variable TUTORIAL_SERVER_…")
+    for name in names:
+        field = Settings.model_fields[name]
+        default = f" (default {field.default})" if field.default is not None else ""
+        group.add_argument(_flag(name), metavar="…", help=f"{field.description}{default}")
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """Read the settings: flags first, then the environment. Raises TutorialServerError."""
+    flags = {name: getattr(args, name, None) for name in Settings.model_fields}
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise TutorialServerError(
+            f"{first['input']!r} does not do for {_flag(name)} "
+            f"(TUTORIAL_SERVER_{name.upper()}): {first['msg']}."
+        ) from None
+
+
+def _lab(args: argparse.Namespace) -> int:
+    from .course import open_lab
+
+    return open_lab(args.jupyter_args)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from .serving import serve
+
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    return serve(_settings(args))
+
+
+def _ask(args: argparse.Namespace) -> int:
+    settings = _settings(args)
+    question = _question(args)
+    from .ask import ask
+
+    ask(settings, question)
+    return 0
+
+
+def _question(args: argparse.Namespace) -> "GenerateRequest":
+    """Hold a question from the terminal to the same rules as one over HTTP."""
+    from .schemas import GenerateRequest
+
+    fields = ("prompt", "token_limit", "temperature", "top_k", "top_p", "seed", "system")
+    try:
+        return GenerateRequest(**{name: getattr(args, name) for name in fields})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise TutorialServerError(f"{_flag(str(first['loc'][0]))}: {first['msg']}.") from None
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from .doctor import report
+
+    print(report(_settings(args)))
+    return 0
+
+
+def _bench(args: argparse.Namespace) -> int:
+    from .bench import bench
+
+    return bench(_settings(args), args.tokens, args.rounds, args.json)

@@ -1,0 +1,31 @@
+"""Where the course lies, and how to open it."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from .errors import TutorialServerError
+
+FIRST_LESSON = "00_first_answer.ipynb"
+
+
+def course_folder() -> Path:
+    """Find the clone: the working folder or one above it, else where the package lies.
+
+    Raises TutorialServerError where there are no notebooks.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[1]):
+        if (folder / "notebooks" / FIRST_LESSON).is_file():
+            return folder
+    raise TutorialServerError(
+        "The course's notebooks are not here; clone the project, and run this in its folder."
+    )
+
+
+def open_lab(arguments: Sequence[str] = ()) -> int:
+    """Open JupyterLab on the first lesson; returns when it is closed."""
+    folder = course_folder()
+    command = [sys.executable, "-m", "jupyter", "lab", *arguments]
+    return subprocess.call([*command, f"notebooks/{FIRST_LESSON}"], cwd=folder)

@@ -1,0 +1,149 @@
+"""A model as a folder of files: found on disk or on the hub, checked, read."""
+
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .errors import ModelError
+from .machine import free_bytes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+NOT_FILES = ["*/*", "consolidated*"]  # other forms of the same weights
+TAKE_SMALL = "take smollm2-135m"
+
+
+class HubUnreachable(ModelError):
+    """The hub did not answer, and the model is not in its local cache."""
+
+
+def find_folder(model: str) -> Path:
+    """Find the files of a local folder or a hub id; the hub's are downloaded once.
+
+    Raises ModelError where there is neither, HubUnreachable where nobody can tell.
+    """
+    path = Path(model)
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return path
+        if path.is_file():
+            raise ModelError(f"{model} is a file: give the folder of a model.")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{model!r} is no name of a folder ({first_sentence(error)}).") from error
+    if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
+        raise ModelError(f"There is no folder {model}: check its path, or {TAKE_SMALL}.")
+    return _hub_folder(model)
+
+
+def _hub_folder(model: str) -> Path:
+    from huggingface_hub import errors, snapshot_download
+
+    def snapshot(local_files_only: bool) -> Path:
+        folder = snapshot_download(
+            model,
+            allow_patterns=FILES,
+            ignore_patterns=NOT_FILES,
+            local_files_only=local_files_only,
+        )
+        weight_files(Path(folder))
+        return Path(folder)
+
+    try:
+        return snapshot(local_files_only=True)
+    except (errors.LocalEntryNotFoundError, ModelError):
+        pass  # not there, or only in part
+    except errors.HFValidationError as error:
+        raise ModelError(
+            f"{model!r} is neither a local folder nor a hub id such as Qwen/Qwen3-4B: "
+            f"check the name, or {TAKE_SMALL}."
+        ) from error
+    try:
+        return snapshot(local_files_only=False)
+    except Exception as error:
+        raise _hub_error(model, error) from error
+
+
+def _hub_error(model: str, error: Exception) -> ModelError:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return ModelError(
+            f"{model} is gated: accept its terms on the hub and run 'hf auth login', "
+            f"or {TAKE_SMALL}."
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return ModelError(
+            f"There is no folder and no public hub model called {model}: check the name, "
+            f"or {TAKE_SMALL}."
+        )
+    if isinstance(error, ModelError):
+        return error
+    if "No space left" in str(error):
+        return ModelError(
+            f"The disk is too full for {model}: free some space, or set HF_HOME to a folder "
+            "on another disk."
+        )
+    return HubUnreachable(
+        f"There is no folder {model}, and the model hub cannot be reached: check the name and "
+        f"the network, or {TAKE_SMALL}."
+    )
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """List the safetensors files of a model's folder; ModelError where one is missing."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} is not a model's folder: it has no config.json.")
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file() or not index.is_file():
+        files = [single]
+    else:
+        try:
+            shards = set(json.loads(index.read_text())["weight_map"].values())
+        except (OSError, ValueError, KeyError, AttributeError) as error:
+            raise ModelError(f"{index} is broken: fetch the model again.") from error
+        files = sorted(folder / shard for shard in shards)
+    for file in files:
+        if not file.is_file():
+            raise ModelError(f"{folder} lacks {file.name}: fetch the model again.")
+    return files
+
+
+def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:
+    """Bytes that a folder's weights will take in memory as `dtype`, from its headers."""
+    from safetensors import SafetensorError, safe_open
+
+    total = 0
+    for file in weight_files(folder):
+        try:
+            with safe_open(file, framework="pt") as weights:
+                for name in weights.keys():  # noqa: SIM118  it is no mapping
+                    part = weights.get_slice(name)
+                    is_float = "F" in part.get_dtype()
+                    bits = int(re.findall(r"\d+|$", part.get_dtype())[0] or 8)
+                    width = dtype.itemsize if is_float else bits // 8
+                    total += width * torch.Size(part.get_shape()).numel()
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"{file} is broken ({first_sentence(error)}): fetch the model again."
+            ) from error
+    return total
+
+
+def check_memory(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> None:
+    """Raise ModelError before anything is read, if the weights cannot fit."""
+    needed, free = weight_bytes_as(folder, dtype), free_bytes(device)
+    if needed > free:
+        raise ModelError(
+            f"{name} needs {needed / 1e9:.1f} GB as {str(dtype).removeprefix('torch.')}, but "
+            f"{free / 1e9:.1f} GB are free on {device}: close other programs, choose a "
+            f"smaller dtype, or {TAKE_SMALL}."
+        )
