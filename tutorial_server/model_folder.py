@@ -1,23 +1,19 @@
-"""A model as a folder of files: found on disk or on the hub, checked, read."""
+"""A model as a folder of files: found on disk or on the hub, and checked."""
 
 import json
+import math
 import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .errors import ModelError
 from .machine import free_bytes
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from .quiet import first_sentence
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 NOT_FILES = ["*/*", "consolidated*"]  # other forms of the same weights
+CONVERTED = {"F64", "F32", "F16", "BF16"}  # other types are codes of quantised weights
 TAKE_SMALL = "take smollm2-135m"
 
 
@@ -119,22 +115,31 @@ def weight_files(folder: Path) -> list[Path]:
 
 def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:
     """Bytes that a folder's weights will take in memory as `dtype`, from its headers."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
 
     total = 0
     for file in weight_files(folder):
         try:
-            with safe_open(file, framework="pt") as weights:
-                for name in weights.keys():  # noqa: SIM118  it is no mapping
-                    part = weights.get_slice(name)
-                    is_float = "F" in part.get_dtype()
-                    bits = int(re.findall(r"\d+|$", part.get_dtype())[0] or 8)
-                    width = dtype.itemsize if is_float else bits // 8
-                    total += width * torch.Size(part.get_shape()).numel()
+            total += _weight_bytes_in(file, dtype)
         except (OSError, SafetensorError) as error:
             raise ModelError(
                 f"{file} is broken ({first_sentence(error)}): fetch the model again."
             ) from error
+    return total
+
+
+def _weight_bytes_in(file: Path, dtype: torch.dtype) -> int:
+    from safetensors import safe_open
+
+    total = 0
+    with safe_open(file, framework="pt") as weights:
+        for name in weights.keys():  # noqa: SIM118  it is no mapping
+            part = weights.get_slice(name)
+            bits = re.search(r"\d+", part.get_dtype())  # F32, BF16, U8, BOOL …
+            width = int(bits.group()) // 8 if bits else 1
+            if part.get_dtype() in CONVERTED:
+                width = dtype.itemsize
+            total += width * math.prod(part.get_shape())
     return total
 
 

@@ -1,12 +1,29 @@
 """Weights, tokenizer and device become one object: the LLM that everything else uses."""
 
+import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from pydantic import ValidationError
+
+from .config import Settings
+from .errors import ModelError
+from .machine import find_device, find_dtype, free_bytes, half_precision, sync_gpu
+from .model_folder import HubUnreachable, check_memory, find_folder
+from .quiet import first_sentence, quiet
+from .small_model import SMALL_MODEL, small_model_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["HUB_MODEL", "LLM", "SMALL_MODEL", "Choice", "choose", "load_model", "sync_gpu"]
+
+HUB_MODEL = "Qwen/Qwen3-4B"
+ROOM_FOR_HUB_MODEL = 10 * 2**30  # bytes: 8 GB of weights in half precision, and the caches
+OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|cannot allocate|not enough memory", re.I)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,47 +47,120 @@ class LLM:
     @classmethod
     def of(cls, tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel", name: str) -> "LLM":
         """Read off the two what the rest of the package needs to know."""
+        text_config = model.config.get_text_config()
         return cls(
             tokenizer=tokenizer,
             model=model.eval(),
             device=model.device,
             dtype=model.dtype,
-            stop_ids=stop_ids(tokenizer, model),
-            context_length=model.config.get_text_config().max_position_embeddings,
-            vocab_size=vocab_size(tokenizer, model),
+            stop_ids=find_stop_ids(tokenizer, model),
+            context_length=getattr(
+                text_config, "max_position_embeddings", tokenizer.model_max_length
+            ),
+            vocab_size=min(max(tokenizer.get_vocab().values()) + 1, text_config.vocab_size),
             name=name,
         )
 
 
-def stop_ids(tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel") -> frozenset[int]:
-    """Every id that ends a turn, whether a config holds one id or a list of them."""
-    found: set[int] = set()
-    text_config = model.config.get_text_config()
-    for ids in (
+def find_stop_ids(tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel") -> frozenset[int]:
+    """Every id that ends a turn, wherever it is noted: a config holds one id or a list."""
+    noted = (
         model.generation_config.eos_token_id,
-        text_config.eos_token_id,
+        model.config.get_text_config().eos_token_id,
         tokenizer.eos_token_id,
-    ):
-        found.update(ids if isinstance(ids, list) else [ids])
-    return frozenset(found - {None})
+    )
+    lists = (ids if isinstance(ids, list) else [ids] for ids in noted)
+    return frozenset(id_ for ids in lists for id_ in ids if id_ is not None)
 
 
-def vocab_size(tokenizer: "PreTrainedTokenizerBase", model: "PreTrainedModel") -> int:
-    """One past the last id that the tokenizer knows, and never past the model's head."""
-    known = max(tokenizer.get_vocab().values()) + 1
-    return min(known, model.config.get_text_config().vocab_size)
+def weight_bytes(model: "LLM | PreTrainedModel") -> int:
+    """Bytes of a model's parameters; what two layers share counts once."""
+    module = model.model if isinstance(model, LLM) else model
+    return sum(weight.numel() * weight.element_size() for weight in module.parameters())
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What would be loaded, and onto what: found in a moment, before anything is read."""
+
+    model: str
+    device: torch.device
+    dtype: torch.dtype
+    model_is_given: bool
+
+
+def choose(
+    model: str | None = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+) -> Choice:
+    """Fill in what is not given from `TUTORIAL_SERVER_*`, and then from what fits here.
+
+    With room on a GPU that is Qwen3-4B in half precision, else the small model in
+    float32. Raises ModelError for a device or a dtype that is not there.
+    """
+    settings = _settings()
+    name = model or settings.model
+    place = find_device(device or settings.device)
+    if name is None:
+        has_room = place.type == "cuda" and free_bytes(place) >= ROOM_FOR_HUB_MODEL
+        chosen = HUB_MODEL if has_room else SMALL_MODEL
+    else:
+        chosen = SMALL_MODEL if name.lower() == SMALL_MODEL else name
+    number = dtype or settings.dtype
+    if number is None:
+        exact = chosen == SMALL_MODEL or place.type == "cpu"
+        number = torch.float32 if exact else half_precision(place)
+    return Choice(chosen, place, find_dtype(number), name is not None)
+
+
+def _settings() -> Settings:
+    try:
+        return Settings()
+    except ValidationError as error:
+        first = error.errors()[0]
+        variable = "TUTORIAL_SERVER_" + "_".join(map(str, first["loc"])).upper()
+        raise ModelError(f"{variable}={first['input']} cannot be: {first['msg']}.") from error
 
 
 def load_model(
     model: str | None = None,
-    device: str | None = None,
-    dtype: "str | torch.dtype | None" = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    *,
+    cache: Path | None = None,
 ) -> LLM:
-    import transformers
+    """Make one object of a model, its tokenizer and the device that it runs on.
 
-    folder = "/work/scratch/small"
-    return LLM.of(
-        transformers.AutoTokenizer.from_pretrained(folder),
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
-        "smollm2-135m",
-    )
+    `model` is a hub id, a local folder or `smollm2-135m`; what is left out is chosen
+    as `choose` says. `cache` is the folder that keeps the converted small model.
+    Raises ModelError with a sentence that says what to do.
+    """
+    choice = choose(model, device, dtype)
+    cache = cache or _settings().cache
+    if choice.model == SMALL_MODEL:
+        return _read(small_model_folder(cache), choice)
+    try:
+        folder = find_folder(choice.model)
+    except HubUnreachable:
+        if choice.model_is_given:
+            raise
+        print(f"The model hub cannot be reached: taking {SMALL_MODEL} instead of {choice.model}.",
+              file=sys.stderr)
+        return load_model(SMALL_MODEL, choice.device, dtype, cache=cache)
+    return _read(folder, choice)
+
+
+def _read(folder: Path, choice: Choice) -> LLM:
+    is_local = Path(choice.model).expanduser().is_dir()
+    name = folder.resolve().name if is_local else choice.model
+    check_memory(folder, name, choice.device, choice.dtype)
+    with quiet():
+        tokenizer = _read_tokenizer(folder, name)
+        try:
+            model = _read_model(folder, choice)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise _reading_error(name, choice, error) from error
+    return LLM.of(tokenizer, model, name)

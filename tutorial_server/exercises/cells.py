@@ -28,11 +28,8 @@ class Found:
 def definition(thing: Any) -> Found | None:
     """Find the text of a function or class, or None where it cannot be found."""
     thing = inspect.unwrap(thing)
-    for text in _texts(thing):
-        found = [f for f in statements(text) if _defines(f.node, thing.__name__)]
-        if found and _is_the_same(found[-1], thing):
-            return found[-1]
-    return None
+    found = [f for text in _texts(thing) for f in _definitions(text, thing.__name__)]
+    return next((f for f in found if _is_the_same(f, thing)), None)
 
 
 def binding(thing: Any, name: str) -> Found | None:
@@ -119,8 +116,10 @@ def _magic_body(node: ast.stmt) -> str | None:
     return body.value if isinstance(body, ast.Constant) and isinstance(body.value, str) else None
 
 
-def _defines(node: ast.stmt, name: str) -> bool:
-    return isinstance(node, Definition) and node.name == name
+def _definitions(text: str, name: str) -> list[Found]:
+    """Give the definitions of `name` in a text, last first."""
+    found = [f for f in statements(text) if isinstance(f.node, Definition)]
+    return [f for f in reversed(found) if getattr(f.node, "name", "") == name]
 
 
 def _is_the_same(found: Found, thing: Any) -> bool:
@@ -142,7 +141,8 @@ def _bound(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return {alias.asname or alias.name.split(".")[0] for alias in node.names}
     if isinstance(node, ast.Assign):
-        return {t.id for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name)}
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+        return {n.id for n in names if isinstance(n.ctx, ast.Store)}
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
         return {node.target.id}
     return set()
