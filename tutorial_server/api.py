@@ -88,7 +88,7 @@ async def generate(request: Request, answer: Submitted) -> GenerateResponse:
         token_count=len(done.token_ids),
         prompt_tokens=done.input_tokens,
         throughput=round(len(done.token_ids) / (done.latency_ms / 1e3), 3),
-        cache_usage=True,
+        cache_usage=done.cache_used,
         finish_reason=done.finish_reason,
         model=request.app.state.engine.state().model,
         request_id=answer.request_id,
@@ -180,7 +180,7 @@ def create_app(
 
 def _loader(settings: Settings, steps: Steps) -> Callable[[], Runner]:
     def load() -> Runner:
-        llm = load_model(settings.model, settings.device, settings.dtype)
+        llm = load_model(settings.model, settings.device, settings.dtype, cache=settings.cache)
         return TransformersRunner(llm, steps.prefill, steps.decode)
 
     return load

@@ -13,7 +13,7 @@ from .sequence import Sequence
 
 def ask(settings: Settings, question: GenerateRequest) -> None:
     """Stream an answer to stdout as it is made, and its timings to stderr."""
-    llm = load_model(settings.model, settings.device, settings.dtype)
+    llm = load_model(settings.model, settings.device, settings.dtype, cache=settings.cache)
     request = question.to_request()
     ids = encode_chat(llm, request.messages)
     sequence = Sequence(llm, ids, request.params)

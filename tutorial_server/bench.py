@@ -52,7 +52,7 @@ def bench(settings: Settings, tokens: int, rounds: int, as_json: bool) -> int:
         raise TutorialServerError(
             f"Fewer than 5 rounds or {2 * EDGE} tokens say nothing; raise --rounds or --tokens."
         )
-    llm = load_model(settings.model, settings.device, settings.dtype)
+    llm = load_model(settings.model, settings.device, settings.dtype, cache=settings.cache)
     report = measure(llm, tokens, rounds)
     print(json.dumps(asdict(report), indent=2) if as_json else table(report))
     return 0

@@ -1,5 +1,7 @@
 """What this machine can compute with: its devices, their memory and number formats."""
 
+import re
+
 import psutil
 import torch
 
@@ -11,6 +13,7 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float64": torch.float64,
 }
+OUT_OF_MEMORY = re.compile("out of memory|n't allocate|not allocate|not enough memory", re.I)
 
 
 def find_device(name: str | torch.device | None) -> torch.device:
@@ -80,6 +83,19 @@ def free_bytes(device: torch.device) -> int:
 def _free_on_card(card: int) -> int:
     kept_by_torch = torch.cuda.memory_reserved(card) - torch.cuda.memory_allocated(card)
     return torch.cuda.mem_get_info(card)[0] + kept_by_torch
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Tell a lack of memory from other faults: each library words it in its own way."""
+    return isinstance(error, MemoryError) or bool(OUT_OF_MEMORY.search(str(error)))
+
+
+def no_room_error(name: str, device: torch.device) -> ModelError:
+    """The sentence for a model that turned out not to fit while it was being read."""
+    return ModelError(
+        f"{name} does not fit into the free memory of {device}: close other programs, choose "
+        "a smaller dtype, or take smollm2-135m."
+    )
 
 
 def sync_gpu(device: str | torch.device) -> None:

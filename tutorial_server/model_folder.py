@@ -4,11 +4,12 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from .errors import ModelError
-from .machine import free_bytes
+from .machine import free_bytes, no_room_error, ran_out_of_memory
 from .quiet import first_sentence
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
@@ -50,7 +51,7 @@ def _hub_folder(model: str) -> Path:
             ignore_patterns=NOT_FILES,
             local_files_only=local_files_only,
         )
-        weight_files(Path(folder))
+        check_files(Path(folder))
         return Path(folder)
 
     try:
@@ -94,23 +95,31 @@ def _hub_error(model: str, error: Exception) -> ModelError:
     )
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """List the safetensors files of a model's folder; ModelError where one is missing."""
+def check_files(folder: Path) -> None:
+    """Raise ModelError unless a folder holds what a model needs, whole by its looks."""
     if not (folder / "config.json").is_file():
         raise ModelError(f"{folder} is not a model's folder: it has no config.json.")
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
-    if single.is_file() or not index.is_file():
-        files = [single]
-    else:
-        try:
-            shards = set(json.loads(index.read_text())["weight_map"].values())
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise ModelError(f"{index} is broken: fetch the model again.") from error
-        files = sorted(folder / shard for shard in shards)
-    for file in files:
+    for file in (folder / "config.json", folder / "generation_config.json"):
+        if file.is_file():
+            _read_json(file)
+    for file in _weight_files(folder):
         if not file.is_file():
             raise ModelError(f"{folder} lacks {file.name}: fetch the model again.")
-    return files
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if single.is_file() or not index.is_file():
+        return [single]
+    shards = _read_json(index).get("weight_map", {})
+    return sorted({folder / shard for shard in shards.values()}) or [single]
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(f"{file} is not valid JSON: fetch the model again.") from error
 
 
 def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:
@@ -118,10 +127,12 @@ def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:
     from safetensors import SafetensorError
 
     total = 0
-    for file in weight_files(folder):
+    for file in _weight_files(folder):
         try:
             total += _weight_bytes_in(file, dtype)
         except (OSError, SafetensorError) as error:
+            if ran_out_of_memory(error):
+                raise MemoryError(str(error)) from error
             raise ModelError(
                 f"{file} is broken ({first_sentence(error)}): fetch the model again."
             ) from error
@@ -145,7 +156,10 @@ def _weight_bytes_in(file: Path, dtype: torch.dtype) -> int:
 
 def check_memory(folder: Path, name: str, device: torch.device, dtype: torch.dtype) -> None:
     """Raise ModelError before anything is read, if the weights cannot fit."""
-    needed, free = weight_bytes_as(folder, dtype), free_bytes(device)
+    try:
+        needed, free = weight_bytes_as(folder, dtype), free_bytes(device)
+    except MemoryError as error:
+        raise no_room_error(name, device) from error
     if needed > free:
         raise ModelError(
             f"{name} needs {needed / 1e9:.1f} GB as {str(dtype).removeprefix('torch.')}, but "

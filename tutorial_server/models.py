@@ -1,6 +1,5 @@
 """Weights, tokenizer and device become one object: the LLM that everything else uses."""
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,27 @@ from pydantic import ValidationError
 from .config import Settings
 from .errors import ModelError
 from .machine import find_device, find_dtype, free_bytes, half_precision, sync_gpu
-from .model_folder import HubUnreachable, check_memory, find_folder
-from .quiet import first_sentence, quiet
+from .model_folder import HubUnreachable, check_files, check_memory, find_folder
+from .quiet import quiet
+from .reading import read_model, read_tokenizer
 from .small_model import SMALL_MODEL, small_model_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["HUB_MODEL", "LLM", "SMALL_MODEL", "Choice", "choose", "load_model", "sync_gpu"]
+__all__ = [
+    "HUB_MODEL",
+    "LLM",
+    "SMALL_MODEL",
+    "Choice",
+    "choose",
+    "load_model",
+    "sync_gpu",
+    "weight_bytes",
+]
 
 HUB_MODEL = "Qwen/Qwen3-4B"
 ROOM_FOR_HUB_MODEL = 10 * 2**30  # bytes: 8 GB of weights in half precision, and the caches
-OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate|cannot allocate|not enough memory", re.I)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,22 +153,20 @@ def load_model(
     except HubUnreachable:
         if choice.model_is_given:
             raise
-        print(f"The model hub cannot be reached: taking {SMALL_MODEL} instead of {choice.model}.",
-              file=sys.stderr)
+        print(
+            f"The model hub cannot be reached: taking {SMALL_MODEL} instead of {choice.model}.",
+            file=sys.stderr,
+        )
         return load_model(SMALL_MODEL, choice.device, dtype, cache=cache)
     return _read(folder, choice)
 
 
 def _read(folder: Path, choice: Choice) -> LLM:
-    is_local = Path(choice.model).expanduser().is_dir()
+    is_local = choice.model != SMALL_MODEL and Path(choice.model).expanduser().is_dir()
     name = folder.resolve().name if is_local else choice.model
-    check_memory(folder, name, choice.device, choice.dtype)
+    check_files(folder)
     with quiet():
-        tokenizer = _read_tokenizer(folder, name)
-        try:
-            model = _read_model(folder, choice)
-        except ModelError:
-            raise
-        except Exception as error:
-            raise _reading_error(name, choice, error) from error
+        tokenizer = read_tokenizer(folder, name)
+        check_memory(folder, name, choice.device, choice.dtype)
+        model = read_model(folder, name, choice.device, choice.dtype)
     return LLM.of(tokenizer, model, name)

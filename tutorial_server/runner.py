@@ -73,6 +73,7 @@ class TransformersRunner:
         """Read a sequence's prompt: logits `[1, V]`."""
         input_ids = torch.tensor([sequence.prompt_ids], device=self.llm.device)  # [1, T]
         logits, sequence.cache = self._prefill(self.llm.model, input_ids)
+        sequence.cache_used = sequence.cache is not None
         return logits[:, : self.llm.vocab_size]  # [1, V]
 
     @torch.inference_mode()

@@ -48,6 +48,7 @@ class Completion:
     latency_ms: float
     finish_reason: FinishReason
     queue_ms: float = 0.0
+    cache_used: bool = False
 
 
 class Sequence:
@@ -73,6 +74,7 @@ class Sequence:
         self.token_ids: list[int] = []
         self.params = params
         self.cache: Any = None  # the runner's; empty before prefill and after release
+        self.cache_used = False
         self.cancelled = False
         self.finish_reason: FinishReason | None = None
         self.arrived = perf_counter() if arrived is None else arrived
@@ -110,6 +112,7 @@ class Sequence:
             latency_ms=(self.token_times[-1] - self.arrived) * 1e3,
             finish_reason=self.finish_reason,
             queue_ms=(self.started - self.arrived) * 1e3,
+            cache_used=self.cache_used,
         )
 
     def _take(self, token: int) -> str:

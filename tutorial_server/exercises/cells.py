@@ -80,20 +80,28 @@ def _file(thing: Any) -> str:
 
 def cell_texts() -> Iterator[str]:
     """Give the cells run in this kernel, newest first, with magics made harmless."""
-    from IPython.core.getipython import get_ipython
-
-    shell = get_ipython()
+    shell = _shell()
     if shell is None:
         return
-    parent = getattr(shell, "get_parent", dict)() or {}
-    running = parent.get("content", {}).get("code")
-    history = [running] if running else []
-    history += reversed(shell.user_ns.get("In", []))
+    history = [running_cell() or "", *reversed(shell.user_ns.get("In", []))]
     for text in dict.fromkeys(history):
         yield _plain(text)
     for file in reversed(list(linecache.cache)):  # kept even where history is not
         if _CELL_FILE.search(str(file)):
             yield "".join(linecache.getlines(file))
+
+
+def running_cell() -> str | None:
+    """The text of the cell that is being run, or None outside a kernel."""
+    parent: dict[str, Any] = getattr(_shell(), "get_parent", dict)() or {}
+    code: str | None = parent.get("content", {}).get("code")
+    return code
+
+
+def _shell() -> Any:
+    """The IPython that runs here, or None; never starts one."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .show import is_tensor, kind, named
-from .task import Words, Wrong
+from .task import Stage, Words, Wrong
 
 Diagnosis = tuple[Any, str]
 
@@ -97,6 +97,26 @@ def close(
         _fail(got, expected, what, hint, diagnose, where, atol)
 
 
+def gives(
+    name: str,
+    about: str,
+    call: Callable[[Any], Any],
+    expected: Any,
+    what: str,
+    hint: str,
+    *diagnose: Diagnosis,
+    where: Tensor | None = None,
+    atol: float = 0.0,
+    if_raises: str = "",
+) -> Stage:
+    """Make the usual stage: `call(fn)` must give `expected`, to within `atol`."""
+
+    def run(fn: Any) -> None:
+        close(call(fn), expected, what, hint, diagnose, where, atol)
+
+    return Stage(name, about, run, if_raises)
+
+
 def same(a: Any, b: Any, atol: float = 0.0, where: Tensor | None = None) -> bool:
     """Tell whether two values agree; a tensor and nested lists of the same numbers do."""
     a, b = _like(a, b), _like(b, a)
@@ -123,14 +143,14 @@ def _fail(
         if _fits(got, wrong, atol, where):
             hint = better
             break
-    named = _named(what, got), _named(what, expected)
-    raise Wrong(hint, got=named[0], expected=named[1], differs=_differs(got, expected, atol, where))
+    differs = _differs(got, expected, atol, where)
+    raise Wrong(hint, expected=named(what, expected), got=named(what, got), differs=differs)
 
 
 def _fits(got: Any, wrong: Any, atol: float, where: Tensor | None) -> bool:
     """Tell whether a known mistake explains what came; one that can't be tried does not."""
     try:
-        return bool(wrong(got)) if isinstance(wrong, Callable) else same(got, wrong, atol, where)
+        return bool(wrong(got)) if callable(wrong) else same(got, wrong, atol, where)
     except Exception:
         return False
 

@@ -57,6 +57,11 @@ def lock() -> FileLock:
     return FileLock(mine() / ".lock", timeout=10)
 
 
+def read(file: Path) -> str:
+    """Read a learner's file, even one that some other program has spoilt."""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
 def write(file: Path, text: str) -> None:
     """Write a file whole or not at all."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +88,7 @@ def back_up(text: str, name: str) -> Path:
                 stream.write(text)
             return file
         except FileExistsError:
-            if file.read_text(encoding="utf-8", errors="replace") == text:
+            if read(file) == text:
                 return file  # this very text is already kept
             number += 1
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from . import folder
@@ -83,5 +84,5 @@ def _tasks(text: str) -> dict[str, Entry] | None:
         return None
 
 
-def _file() -> Any:
+def _file() -> Path:
     return folder.mine() / "progress.json"

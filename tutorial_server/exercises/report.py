@@ -1,5 +1,6 @@
 """What a check found, and how it looks: an exact text, and the same as a small table."""
 
+import sys
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -84,7 +85,8 @@ class Report:
 
 def _stage_lines(report: Report) -> str:
     width = max((len(name) for _, name, _ in report.stages), default=0)
-    return "\n".join(f"  {mark:<11}  {name:<{width}}  {about}" for mark, name, about in report.stages)
+    lines = [f"  {mark:<11}  {name:<{width}}  {about}" for mark, name, about in report.stages]
+    return "\n".join(lines)
 
 
 def _failure_lines(report: Report) -> str:
@@ -151,8 +153,5 @@ def put(text: str, html: str = "", markdown: str = "") -> None:
 
 
 def _in_notebook() -> bool:
-    try:
-        from IPython.core.getipython import get_ipython
-    except ImportError:
-        return False
-    return get_ipython() is not None
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None

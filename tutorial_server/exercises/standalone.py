@@ -17,6 +17,7 @@ from . import cells
 
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _LONGEST_LITERAL = 5000  # characters
+_LITERALS = (bool, int, float, str, bytes, list, tuple, dict, set, type(None))
 _SMALL = {"builtins", "torch", "re", "functools", "collections", "operator", "enum", "numpy"}
 
 
@@ -174,9 +175,6 @@ def _literal(value: Any) -> str | None:
     except (ValueError, SyntaxError):
         return None
     return text if same else None
-
-
-_LITERALS = (bool, int, float, str, bytes, list, tuple, dict, set, type(None))
 
 
 def _is_small(value: Any) -> bool:

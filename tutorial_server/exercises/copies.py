@@ -1,0 +1,123 @@
+"""The learner's copies of the exercise notebooks: made once, mended cell by cell."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from . import folder, progress
+from .cells import definition, running_cell
+from .registry import LESSONS, lesson_of
+from .task import Task
+
+Cell = dict[str, Any]
+
+
+def prepare() -> list[Path]:
+    """Copy the course's exercise notebooks to the learner's folder; give those newly made.
+
+    A copy that is there is left alone, whatever has become of the original.
+    """
+    course = folder.course_folder()
+    if course is None:
+        return []
+    names = [lesson.notebook for lesson in LESSONS]
+    return [folder.mine() / n for n in names if _copy(course / "exercises" / n)]
+
+
+def _copy(shipped: Path) -> bool:
+    copy = folder.mine() / shipped.name
+    if not shipped.is_file():
+        return False
+    with folder.lock():
+        if copy.exists():
+            return False
+        folder.write(copy, _relinked(shipped.read_text(encoding="utf-8"), shipped, copy))
+    return True
+
+
+def _relinked(text: str, shipped: Path, copy: Path) -> str:
+    """Point links to the lessons from the copy's folder; JupyterLab follows relative ones."""
+    lessons = os.path.relpath(shipped.parent.parent / "notebooks", copy.parent)
+    return text.replace("](../notebooks/", f"]({Path(lessons).as_posix()}/")
+
+
+def restore(task: Task, current: Any = None) -> str:
+    """Put a task's stub back into the learner's copy, and forget what was saved for it.
+
+    The old cell and the old solution go to `backups/`, and so does `current`, the function
+    as this kernel knows it. Gives what the learner should know, in sentences.
+    """
+    name = lesson_of(task).notebook
+    course, copy = folder.course_folder(), folder.mine() / name
+    if copy.is_file() and _unsaved(copy):
+        return "Save this notebook first (Ctrl-S), then run reset again: nothing was changed."
+    said = _keep(task, current)
+    if course is not None and copy.is_file():
+        said.append(_put_stub(task, course / "exercises" / name, copy))
+    progress.forgotten(task.name)
+    return " ".join([f"{task.name} is as if never started.", *said])
+
+
+def _unsaved(copy: Path) -> bool:
+    """Tell whether the open notebook is ahead of its file: it lacks the cell that runs now."""
+    running = running_cell()
+    if running is None or Path(os.environ.get("JPY_SESSION_NAME", "")).name != copy.name:
+        return False
+    return all(_source(cell) != running for cell in _read(copy)["cells"])
+
+
+def _keep(task: Task, current: Any) -> list[str]:
+    """Move what exists of a solution to the backups, and say where."""
+    kept = []
+    file = folder.solution_file(task.name)
+    with folder.lock():
+        if file.is_file():
+            kept.append(folder.back_up(folder.read(file), file.name))
+            file.unlink()
+        found = definition(current) if callable(current) else None
+        if found is not None:
+            kept.append(folder.back_up(found.text + "\n", f"{task.name}.cell.py"))
+    return [f"Your own is kept in {folder.short(k)}." for k in kept]
+
+
+def _put_stub(task: Task, shipped: Path, copy: Path) -> str:
+    stub = next((c for c in _read(shipped)["cells"] if _task_of(c) == task.name), None)
+    if stub is None:
+        return "The course has no stub for it."
+    with folder.lock():
+        book = _read(copy)
+        cell = _place(book["cells"], stub)
+        if _source(cell) == _source(stub):
+            return "Its cell already holds the stub."
+        kept = folder.back_up(_source(cell) + "\n", f"{task.name}.cell.py")
+        cell |= {"source": stub["source"], "outputs": [], "execution_count": None}
+        folder.write(copy, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+    return (
+        f"Its cell holds the stub again, and the old text is in {folder.short(kept)}. "
+        f"If {copy.name} is open, choose File, Reload Notebook from Disk."
+    )
+
+
+def _place(cells: list[Cell], stub: Cell) -> Cell:
+    """Find the learner's cell for a stub, by its task or its id; a lost one is put at the end."""
+    same = [c for c in cells if _task_of(c) == _task_of(stub) or c.get("id") == stub.get("id")]
+    if not same:
+        cells.append({**stub, "source": ""})
+        return cells[-1]
+    return same[0]
+
+
+def _read(notebook: Path) -> dict[str, Any]:
+    book: dict[str, Any] = json.loads(notebook.read_text(encoding="utf-8"))
+    return book
+
+
+def _task_of(cell: Cell) -> str | None:
+    task: str | None = cell.get("metadata", {}).get("task")
+    return task
+
+
+def _source(cell: Cell) -> str:
+    source: str | list[str] = cell["source"]
+    return source if isinstance(source, str) else "".join(source)
