@@ -50,6 +50,7 @@ class GatedRunner:
         self.passes = 0
         self.sequences: list[Sequence] = []
         self.fail_at: int | None = None  # the pass, counted from 1, that raises
+        self.pace = 0.0  # seconds that each pass takes longer
         self._inner = TransformersRunner(llm)
         self._tickets = threading.Condition()
         self._left: int | None = None  # None: open
@@ -93,6 +94,7 @@ class GatedRunner:
         self.open()
 
     def _wait(self) -> None:
+        time.sleep(self.pace)
         with self._tickets:
             self.begun += 1
             if self.begun == self.fail_at:
@@ -248,7 +250,9 @@ def gated(
     try:
         with serving(lambda: runner, settings, steps) as server:
             runner.close()
-            yield server, runner
-            runner.open()
+            try:
+                yield server, runner
+            finally:
+                runner.open()
     finally:
         runner.remove()

@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from .answer import Answer
 from .config import Settings
@@ -17,13 +18,14 @@ from .engine import Engine
 from .errors import Busy, GenerationFailed, NotReady, TooLong, TutorialServerError
 from .models import load_model
 from .runner import Runner, TransformersRunner
-from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing
+from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing, faults
 from .sse import DONE, error_event
 from .steps import Steps
 
 log = logging.getLogger("tutorial_server")
 
 STATUS = {TooLong: 422, Busy: 429, NotReady: 503, GenerationFailed: 500}
+FAILED = "The server failed while answering; its log says why."
 EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 BODY_DOCS: dict[str, Any] = {
     "requestBody": {
@@ -40,16 +42,26 @@ async def read_body(request: Request) -> GenerateRequest:
     cannot be encoded again; pydantic reads the bytes themselves, and refuses all that
     is not UTF-8 JSON of the right shape in one way. Raises 413 and 422.
     """
-    limit = request.app.state.settings.max_body_bytes
+    try:
+        body = await _read_bytes(request, request.app.state.settings.max_body_bytes)
+        return GenerateRequest.model_validate_json(body)
+    except ValidationError as error:
+        raise RequestValidationError(faults(error)) from None
+    except ClientDisconnect:
+        raise HTTPException(400, "The body broke off.") from None  # nobody is there to read it
+
+
+async def _read_bytes(request: Request, limit: int) -> bytes:
+    """Read up to `limit` bytes; a body that says it is larger is refused unread."""
+    too_large = HTTPException(413, f"The body is larger than {limit} bytes.")
+    if int(request.headers.get("content-length", 0)) > limit:
+        raise too_large
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit:
-            raise HTTPException(413, f"The body is larger than {limit} bytes.")
-    try:
-        return GenerateRequest.model_validate_json(bytes(body))
-    except ValidationError as error:
-        raise RequestValidationError(error.errors(include_input=False)) from None
+            raise too_large
+    return bytes(body)
 
 
 async def submit(
@@ -101,10 +113,10 @@ async def stream(request: Request, answer: Submitted) -> StreamingResponse:
     return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
 
 
-async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[str]:
+async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[bytes]:
     try:
         async for piece in answer:
-            yield sse_event({"text": piece})
+            yield sse_event({"text": piece}).encode()
         done = answer.result
         end = StreamEnd(
             finish_reason=done.finish_reason,
@@ -112,13 +124,13 @@ async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncItera
             token_count=len(done.token_ids),
             prompt_tokens=done.input_tokens,
         )
-        yield sse_event(end.model_dump())
-        yield DONE
+        yield sse_event(end.model_dump()).encode()
+        yield DONE.encode()
     except GenerationFailed as error:
-        yield error_event(str(error))
+        yield error_event(str(error)).encode()
     except Exception:
         log.exception("stream %s broke off", answer.request_id)
-        yield error_event("The server failed while answering; its log says why.")
+        yield error_event(FAILED).encode()
 
 
 async def health() -> dict[str, str]:
@@ -141,10 +153,14 @@ async def refuse(request: Request, error: Exception) -> JSONResponse:
 
 
 async def refuse_invalid(request: Request, error: Exception) -> JSONResponse:
-    """Name what is wrong with a body without repeating any of its values."""
+    """Answer what `faults` found in a body."""
     assert isinstance(error, RequestValidationError)
-    detail = [{key: e[key] for key in ("type", "loc", "msg")} for e in error.errors()]
-    return JSONResponse({"detail": detail}, 422)
+    return JSONResponse({"detail": error.errors()}, 422)
+
+
+async def fail(request: Request, error: Exception) -> JSONResponse:
+    """Answer a fault of our own, or of a learner's step, as JSON too; uvicorn logs it."""
+    return JSONResponse({"detail": FAILED}, 500)
 
 
 def create_app(
@@ -175,6 +191,7 @@ def create_app(
     app.get("/ready")(ready)
     app.exception_handler(TutorialServerError)(refuse)
     app.exception_handler(RequestValidationError)(refuse_invalid)
+    app.exception_handler(Exception)(fail)
     return app
 
 

@@ -1,8 +1,8 @@
 """Messages → the model's chat format → token ids."""
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import torch
 from transformers import BatchEncoding
@@ -54,8 +54,10 @@ def encode_user_text(tokenizer: Any, text: str) -> list[int]:
     backend = tokenizer.backend_tokenizer
     if backend.normalizer is not None:
         text = backend.normalizer.normalize_str(text)
-    words = backend.pre_tokenizer.pre_tokenize_str(text)
-    return [token.id for word, _ in words for token in backend.model.tokenize(word)]
+    words = [text]
+    if backend.pre_tokenizer is not None:
+        words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
+    return [token.id for word in words for token in backend.model.tokenize(word)]
 
 
 def encode_chat(
@@ -66,24 +68,27 @@ def encode_chat(
 ) -> list[int]:
     """Turn a conversation into the ids that the model was trained to answer.
 
-    Only markers that the template writes become control ids. Whatever a message spells
-    is text: transformers' sanitising sees to that, and is asked only where a message
-    spells an added token, so all other ids are `apply_chat_template`'s to the last one.
+    Only markers that the template writes become control ids; what a message spells is
+    text. Where none is spelled, the ids are `apply_chat_template`'s to the last one.
 
     `thinking` is for templates that know `enable_thinking` (Qwen3); others ignore it.
     `render` takes the place of the model's template; see `render_chat`.
     """
-    tokenizer = llm.tokenizer
-    added = tokenizer.get_added_vocab()
-    ids = tokenizer.apply_chat_template(
-        [dict(message) for message in messages],
-        chat_template=None if render is None else _as_template(render, messages),
-        add_generation_prompt=True,
-        return_dict=False,
-        sanitize_control_tokens=any(t in m["content"] for m in messages for t in added),
-        enable_thinking=thinking,
-    )
-    return cast(list[int], ids)
+    tokenizer: Any = llm.tokenizer
+    sealed, seal = _seal_markers(messages, tokenizer.get_added_vocab())
+    if render is None:
+        chat = tokenizer.apply_chat_template(
+            sealed, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+        )
+    else:
+        chat = render(sealed)
+    ids: list[int] = []
+    for i, piece in enumerate(re.split(f"{seal}(\\d+){seal}", chat)):  # text, id, text, id, …
+        if i % 2:
+            ids += encode_user_text(tokenizer, tokenizer.convert_ids_to_tokens(int(piece)))
+        else:
+            ids += tokenizer.encode(piece, add_special_tokens=False)
+    return ids
 
 
 def prepare_inputs(
@@ -98,18 +103,19 @@ def prepare_inputs(
     return BatchEncoding({"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)})
 
 
-def _as_template(render: RenderChat, messages: Sequence[Message]) -> str:
-    """Turn what `render` writes around the messages into a Jinja template for transformers.
+def _seal_markers(
+    messages: Sequence[Message], added: Mapping[str, int]
+) -> tuple[list[Message], str]:
+    """Put a stand-in for every added token that a message spells: its id between two seals.
 
-    The function is called with a placeholder for each content, so that its own markers
-    and the typed text stay apart, and sanitising treats both as with any template.
+    The seal is a private-use character that no message holds, so it cannot be forged.
     """
-    slots = [f"\x00{i}\x00" for i in range(len(messages))]
-    rendered = render([{**m, "content": s} for m, s in zip(messages, slots, strict=True)])
-    pieces = re.split(r"\x00(\d+)\x00", rendered)  # literal, number, literal, …
-    if not set(slots) <= {f"\x00{number}\x00" for number in pieces[1::2]}:
-        raise ValueError("render_chat left out the content of a message")
-    return "".join(
-        f"{{{{ messages[{piece}]['content'] }}}}" if i % 2 else f"{{{{ {piece!a} }}}}"
-        for i, piece in enumerate(pieces)
-    )
+    typed = "".join(message["content"] for message in messages)
+    seal = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in typed)
+    markers = sorted((text for text in added if not text.isspace()), key=len, reverse=True)
+    spelled = re.compile("|".join(map(re.escape, markers)) or "(?!)")
+
+    def stand_in(found: re.Match[str]) -> str:
+        return f"{seal}{added[found[0]]}{seal}"
+
+    return [{**m, "content": spelled.sub(stand_in, m["content"])} for m in messages], seal

@@ -1,10 +1,13 @@
 """Whole answers, without a server: three ways to drive a runner."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from torch import Tensor
 
 from .chat import build_messages, encode_chat
 from .models import LLM
-from .runner import Runner, TransformersRunner, UncachedRunner
+from .runner import Runner, TransformersRunner, UncachedRunner, decode, prefill
 from .sequence import Completion, SamplingParams, Sequence
 
 
@@ -62,6 +65,26 @@ def generate_stream(
     """Answer as `generate_cached` does, piece by piece; joined, the pieces are its text."""
     params = SamplingParams(max_new_tokens, temperature, top_k, top_p, seed)
     return run(TransformersRunner(llm), new_sequence(llm, prompt, params))
+
+
+def generate_greedy(
+    model: Any, input_ids: Tensor, max_new_tokens: int, stop_ids: Collection[int]
+) -> list[int]:
+    """Answer with prefill and decode alone: the whole loop, bare of requests and runners.
+
+    `input_ids [1, T]` → the answer's ids, at most `max_new_tokens` (1 or more), cut before
+    the first of `stop_ids`. Each token costs one forward pass, and so does the stop id.
+    """
+    token_ids: list[int] = []
+    logits, cache = prefill(model, input_ids)  # [1, V]
+    while True:
+        token = logits.argmax(dim=-1, keepdim=True)  # [1, 1]
+        if int(token) in stop_ids:
+            return token_ids
+        token_ids.append(int(token))
+        if len(token_ids) >= max_new_tokens:
+            return token_ids
+        logits, cache = decode(model, token, cache)  # [1, V]
 
 
 def new_sequence(llm: LLM, prompt: str, params: SamplingParams) -> Sequence:

@@ -1,8 +1,8 @@
 """What travels over HTTP, and what is refused."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from .chat import build_messages
 from .engine import Request
@@ -17,6 +17,7 @@ def _not_blank(text: str) -> str:
 
 NotBlank = Annotated[str, AfterValidator(_not_blank)]
 StopString = Annotated[str, Field(min_length=1, max_length=1000)]
+MOST_FAULTS = 20  # to list more takes long, and helps nobody
 
 
 class GenerateRequest(BaseModel):
@@ -44,6 +45,22 @@ class GenerateRequest(BaseModel):
             stop=tuple(self.stop),
         )
         return Request(tuple(build_messages(self.prompt, self.system)), params)
+
+
+def faults(error: ValidationError) -> list[dict[str, Any]]:
+    """Name what is wrong with a body, `type, loc, msg` each, and repeat nothing it held.
+
+    A key that is none of ours is left out as values are: a client may put anything there.
+    """
+    known = GenerateRequest.model_fields
+    if (count := error.error_count()) > MOST_FAULTS:
+        return [{"type": "too_many_faults", "loc": [], "msg": f"The body has {count} faults."}]
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    for fault in found:
+        fault["loc"] = tuple(at for at in fault["loc"] if isinstance(at, int) or at in known)
+        if fault["type"] == "extra_forbidden":
+            fault["msg"] = f"Unknown field; the known ones are {', '.join(known)}."
+    return [dict(fault) for fault in found]
 
 
 class Timing(BaseModel):

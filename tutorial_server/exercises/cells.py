@@ -11,7 +11,10 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
+
+from . import kernel
 
 _CELL_FILE = re.compile(r"ipykernel_\d+|^<ipython-input")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -80,28 +83,15 @@ def _file(thing: Any) -> str:
 
 def cell_texts() -> Iterator[str]:
     """Give the cells run in this kernel, newest first, with magics made harmless."""
-    shell = _shell()
+    shell = kernel.shell()
     if shell is None:
         return
-    history = [running_cell() or "", *reversed(shell.user_ns.get("In", []))]
+    history = [kernel.running_cell() or "", *reversed(shell.user_ns.get("In", []))]
     for text in dict.fromkeys(history):
         yield _plain(text)
     for file in reversed(list(linecache.cache)):  # kept even where history is not
         if _CELL_FILE.search(str(file)):
             yield "".join(linecache.getlines(file))
-
-
-def running_cell() -> str | None:
-    """The text of the cell that is being run, or None outside a kernel."""
-    parent: dict[str, Any] = getattr(_shell(), "get_parent", dict)() or {}
-    code: str | None = parent.get("content", {}).get("code")
-    return code
-
-
-def _shell() -> Any:
-    """The IPython that runs here, or None; never starts one."""
-    ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython else None
 
 
 def _plain(text: str) -> str:
@@ -131,17 +121,23 @@ def _definitions(text: str, name: str) -> list[Found]:
 
 
 def _is_the_same(found: Found, thing: Any) -> bool:
-    """Tell whether a text is what the running function was compiled from."""
+    """Tell whether a text is what the running function was compiled from.
+
+    Bytecode depends on what stands around a definition, so names and constants are
+    compared; of a class nothing is left to compare.
+    """
     code = getattr(thing, "__code__", None)
     if code is None:
         return isinstance(found.node, ast.ClassDef)
     compiled = compile(ast.Module([found.node], []), "<found>", "exec", dont_inherit=True)
     inner = [c for c in compiled.co_consts if inspect.iscode(c) and c.co_name == code.co_name]
-    return any(c.co_code == code.co_code and _names(c) == _names(code) for c in inner)
+    return any(_print_of(c) == _print_of(code) for c in inner)
 
 
-def _names(code: Any) -> tuple[Any, ...]:
-    return code.co_names, code.co_varnames, [c for c in code.co_consts if not inspect.iscode(c)]
+def _print_of(code: CodeType) -> tuple[Any, ...]:
+    """A fingerprint: all that a function's text decides, wherever the text stands."""
+    consts = [_print_of(c) if inspect.iscode(c) else repr(c) for c in code.co_consts]
+    return code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars, tuple(consts)
 
 
 def _bound(node: ast.stmt) -> set[str]:

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from . import folder, progress
-from .cells import definition, running_cell
+from . import folder, kernel, progress
+from .cells import definition
 from .registry import LESSONS, lesson_of
 from .task import Task
 
@@ -18,11 +18,11 @@ def prepare() -> list[Path]:
 
     A copy that is there is left alone, whatever has become of the original.
     """
-    course = folder.course_folder()
-    if course is None:
+    clone = folder.course()
+    if clone is None:
         return []
     names = [lesson.notebook for lesson in LESSONS]
-    return [folder.mine() / n for n in names if _copy(course / "exercises" / n)]
+    return [folder.mine() / n for n in names if _copy(clone / "exercises" / n)]
 
 
 def _copy(shipped: Path) -> bool:
@@ -42,6 +42,28 @@ def _relinked(text: str, shipped: Path, copy: Path) -> str:
     return text.replace("](../notebooks/", f"]({Path(lessons).as_posix()}/")
 
 
+def astray() -> str:
+    """Say where to work if the open notebook is the course's own; it may be updated any day."""
+    notebook, clone = kernel.notebook(), folder.course()
+    if notebook is None or clone is None or notebook.parent != clone / "exercises":
+        return ""
+    prepare()
+    place = folder.short(folder.mine() / notebook.name)
+    return f"This is the course's own notebook, which updates change. Work in your copy: {place}"
+
+
+def is_untouched(task: Task, fn: Any) -> bool:
+    """Tell whether a function is still what the course's notebook gave."""
+    clone, found = folder.course(), definition(fn)
+    if clone is None or found is None:
+        return False
+    try:
+        cell = _stub(task, clone / "exercises" / lesson_of(task).notebook)
+    except (OSError, ValueError, KeyError):
+        return False
+    return cell is not None and _source(cell).strip() == found.text.strip()
+
+
 def restore(task: Task, current: Any = None) -> str:
     """Put a task's stub back into the learner's copy, and forget what was saved for it.
 
@@ -49,20 +71,20 @@ def restore(task: Task, current: Any = None) -> str:
     as this kernel knows it. Gives what the learner should know, in sentences.
     """
     name = lesson_of(task).notebook
-    course, copy = folder.course_folder(), folder.mine() / name
+    clone, copy = folder.course(), folder.mine() / name
     if copy.is_file() and _unsaved(copy):
         return "Save this notebook first (Ctrl-S), then run reset again: nothing was changed."
     said = _keep(task, current)
-    if course is not None and copy.is_file():
-        said.append(_put_stub(task, course / "exercises" / name, copy))
+    if clone is not None and copy.is_file():
+        said.append(_put_stub(task, clone / "exercises" / name, copy))
     progress.forgotten(task.name)
     return " ".join([f"{task.name} is as if never started.", *said])
 
 
 def _unsaved(copy: Path) -> bool:
     """Tell whether the open notebook is ahead of its file: it lacks the cell that runs now."""
-    running = running_cell()
-    if running is None or Path(os.environ.get("JPY_SESSION_NAME", "")).name != copy.name:
+    running, notebook = kernel.running_cell(), kernel.notebook()
+    if running is None or notebook is None or notebook.name != copy.name:
         return False
     return all(_source(cell) != running for cell in _read(copy)["cells"])
 
@@ -82,7 +104,7 @@ def _keep(task: Task, current: Any) -> list[str]:
 
 
 def _put_stub(task: Task, shipped: Path, copy: Path) -> str:
-    stub = next((c for c in _read(shipped)["cells"] if _task_of(c) == task.name), None)
+    stub = _stub(task, shipped)
     if stub is None:
         return "The course has no stub for it."
     with folder.lock():
@@ -97,6 +119,10 @@ def _put_stub(task: Task, shipped: Path, copy: Path) -> str:
         f"Its cell holds the stub again, and the old text is in {folder.short(kept)}. "
         f"If {copy.name} is open, choose File, Reload Notebook from Disk."
     )
+
+
+def _stub(task: Task, shipped: Path) -> Cell | None:
+    return next((c for c in _read(shipped)["cells"] if _task_of(c) == task.name), None)
 
 
 def _place(cells: list[Cell], stub: Cell) -> Cell:

@@ -7,7 +7,8 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_data_path
 
-import tutorial_server
+from ..course import course_folder
+from ..errors import TutorialServerError
 
 VARIABLE = "TUTORIAL_SERVER_EXERCISES"
 
@@ -19,26 +20,18 @@ def mine() -> Path:
     """
     if said := os.environ.get(VARIABLE):
         return Path(said).expanduser().absolute()
-    course = course_folder()
-    if course is None:
+    clone = course()
+    if clone is None:
         return user_data_path("tutorial_server") / "exercises"
-    return course / "exercises" / "mine"
+    return clone / "exercises" / "mine"
 
 
-def course_folder() -> Path | None:
-    """The folder with `notebooks/` and `exercises/`: around the notebook, else the package."""
-    here = Path.cwd()
-    package = Path(tutorial_server.__file__).absolute().parent
-    return next((p for p in (here, *here.parents, package.parent) if _is_course(p)), None)
-
-
-def _is_course(folder: Path) -> bool:
-    project = folder / "pyproject.toml"
+def course() -> Path | None:
+    """The clone with the course's notebooks, or None where the package was installed alone."""
     try:
-        named = 'name = "tutorial-server"' in project.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return False
-    return named and (folder / "exercises").is_dir()
+        return course_folder()
+    except TutorialServerError:
+        return None
 
 
 def solutions() -> Path:
@@ -95,9 +88,9 @@ def back_up(text: str, name: str) -> Path:
 
 def short(path: Path) -> str:
     """Name a path as briefly as it can be found from here."""
-    course = course_folder()
-    for base in (course, Path.home()) if course else (Path.home(),):
-        if path.is_relative_to(base):
-            inner = path.relative_to(base).as_posix()
-            return inner if base == course else f"~/{inner}"
+    clone = course()
+    if clone is not None and path.is_relative_to(clone):
+        return path.relative_to(clone).as_posix()
+    if path.is_relative_to(Path.home()):
+        return f"~/{path.relative_to(Path.home()).as_posix()}"
     return str(path)

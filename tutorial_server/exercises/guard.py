@@ -26,8 +26,9 @@ class Guard:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._before()
+        args, kwargs = snapshot(args), snapshot(kwargs)  # the stage's own stay out of reach
         arguments = self._bind(args, kwargs)
-        self.given = {name: snapshot(value) for name, value in arguments.items()}
+        self.given = snapshot(arguments)
         result = self._fn(*args, **kwargs)
         self._compare(arguments)
         return result

@@ -3,14 +3,18 @@
 import difflib
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from . import copies, folder, progress, registry
-from .report import PASSED, UNKNOWN, UNWRITTEN, WRONG, Report, put, show_report
-from .saved import FILE, save, try_file
+from .kernel import put
+from .outcome import report_of, unknown
+from .raised import say
+from .report import PASSED, WRONG, Report
+from .saved import save, try_file
 from .show import kind
 from .task import Task
-from .trial import Trial, try_out
+from .trial import try_out
 
 _NOTHING = object()
 _LEVELS = ("the idea", "the shapes", "nearly the code")
@@ -23,7 +27,9 @@ def check(fn: Any = _NOTHING) -> Report:
     each stage may take 20 s. The report is true if all stages passed.
     """
     report = _checked(fn)
-    show_report(report)
+    if astray := _quietly(copies.astray):
+        report = replace(report, notes=(*report.notes, astray))
+    report.show()
     return report
 
 
@@ -33,7 +39,7 @@ def hint(thing: Any = _NOTHING) -> None:
     if isinstance(task, str):
         put(task)
         return
-    level = _remember(progress.next_hint, task.name) or 1
+    level = _quietly(progress.next_hint, task.name) or 1
     more = f"run it again for {_LEVELS[level]}" if level < 3 else "reveal() shows the solution"
     head = f"{task.name}, hint {level} of 3: {_LEVELS[level - 1]}"
     body = task.hints[level - 1]
@@ -72,7 +78,7 @@ def reset(thing: Any = _NOTHING) -> None:
 def check_saved() -> list[Report]:
     """Check every saved solution again from its file, for a terminal."""
     tasks = [t for t in registry.all_tasks() if folder.solution_file(t.name).is_file()]
-    return [_report(t, try_file(t, folder.solution_file(t.name))[0], None) for t in tasks]
+    return [report_of(t, try_file(t, folder.solution_file(t.name))[0]) for t in tasks]
 
 
 def status_text() -> str:
@@ -95,67 +101,34 @@ def _lesson_text(lesson: registry.Lesson) -> str:
 
 
 def _checked(fn: Any) -> Report:
-    task = _task_for(fn, by_name=False)
-    if isinstance(task, str):
-        return Report("", UNKNOWN, task)
     try:
-        return _report(task, try_out(task, fn), fn)
+        task = _task_for(fn, by_name=False)
+        if isinstance(task, str):
+            return unknown(task)
+        return _remembered(task, fn, report_of(task, try_out(task, fn)))
     except Exception as error:
-        sorry = f"The check itself failed, which is our fault: {type(error).__name__}: {error}"
-        return Report(task.name, UNKNOWN, sorry)
+        return unknown(f"The check itself failed, which is our fault: {say(error)}")
 
 
-def _report(task: Task, trial: Trial, fn: Any) -> Report:
-    """Turn a trial into a report; `fn` is what to save if it passed, or None."""
-    if trial.unwritten:
-        return _unwritten(task, trial)
-    stages = _marked(task, trial)
-    count = f"{trial.passed} of {len(task.stages)} stages passed"
-    if not trial:
-        _remember(progress.tried, task.name)
-        verdict = "not mended yet" if task.hunt else "not right yet"
-        return Report(task.name, WRONG, f"{task.name}: {verdict}, {count}", stages, trial.failure)
-    headline = f"{task.name}: passed, all {len(stages)} stages"
-    if fn is None:
-        return Report(task.name, PASSED, headline, stages)
-    return _kept(task, fn, Report(task.name, PASSED, headline, stages))
+def _remembered(task: Task, fn: Any, report: Report) -> Report:
+    """Save what passed, note what was tried, and say what became of it."""
+    if report.state == WRONG and not (task.hunt and copies.is_untouched(task, fn)):
+        _quietly(progress.tried, task.name)
+    if not report:
+        return report
+    if str(fn.__module__).startswith("tutorial_server."):
+        note = "This is the package's own function, so nothing was saved as yours."
+        return replace(report, notes=(note,))
+    _quietly(progress.passed, task.name)
+    saved = save(task, fn)
+    return replace(report, notes=(saved.note,), saved=saved.file)
 
 
-def _marked(task: Task, trial: Trial) -> tuple[tuple[str, str, str], ...]:
-    """Put a mark before each stage; reading a saved file is one where it failed."""
-    rows = [(stage.name, stage.about) for stage in task.stages]
-    if trial.failure and trial.failure.stage == "file":
-        rows.insert(0, ("file", FILE))
-    marks = ["ok"] * trial.passed + ([] if trial else ["WRONG"])
-    marks += ["not reached"] * (len(rows) - len(marks))
-    return tuple((mark, *row) for mark, row in zip(marks, rows, strict=True))
-
-
-def _kept(task: Task, fn: Any, report: Report) -> Report:
-    """Save what passed, and add what became of it to the report."""
-    if str(getattr(fn, "__module__", "")).startswith("tutorial_server."):
-        note, file = "This is the package's own function, so nothing was saved as yours.", None
-    else:
-        saved = save(task, fn)
-        note, file = saved.note, saved.file
-        _remember(progress.passed, task.name)
-    return Report(report.name, PASSED, report.headline, report.stages, None, (note,), file)
-
-
-def _unwritten(task: Task, trial: Trial) -> Report:
-    names = ", ".join(stage.name for stage in task.stages)
-    if trial.unwritten == task.name:
-        todo = f"Write its body above, run that cell, then this one. It is checked for: {names}."
-    else:
-        todo = f"It calls {trial.unwritten}, which is not written yet."
-    return Report(task.name, UNWRITTEN, f"{task.name}: not written yet", notes=(todo,))
-
-
-def _remember(note: Callable[[str], Any], name: str) -> Any:
-    """Write progress down if that can be done; a full disk must not stop a check."""
+def _quietly(note: Callable[..., Any], *names: str) -> Any:
+    """Do what is nice to have; a full disk or a folder without access must not stop a check."""
     try:
-        return note(name)
-    except OSError:
+        return note(*names)
+    except (OSError, ValueError, KeyError):
         return None
 
 

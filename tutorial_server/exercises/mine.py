@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import folder, registry
+from .raised import say
 from .saved import try_file
-from .trial import Trial
 
 STEPS = ("render_chat", "prefill", "decode", "select_next_token", "new_text", "sse_event")
 YOURS, REFERENCE = "yours", "reference"
@@ -38,11 +38,7 @@ def _load(name: str) -> MineStep:
     try:
         trial, function = try_file(task, file)
     except Exception as error:
-        return MineStep(name, None, REFERENCE, f"yours could not be checked: {error}")
+        return MineStep(name, None, REFERENCE, f"yours could not be checked: {say(error)}")
     if function is None:
-        return MineStep(name, None, REFERENCE, f"yours no longer passes; {_why(trial)}")
+        return MineStep(name, None, REFERENCE, f"yours no longer passes; {trial.why()}")
     return MineStep(name, function, YOURS)
-
-
-def _why(trial: Trial) -> str:
-    return str(trial.failure) if trial.failure else f"{trial.unwritten} is not written"

@@ -1,13 +1,27 @@
 """What a check found, and how it looks: an exact text, and the same as a small table."""
 
-import sys
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any
+
+from . import kernel
 
 PASSED, WRONG, UNWRITTEN, UNKNOWN = "passed", "wrong", "not written", "unknown"
-_MARKS = {"ok": "#1b7f3b", "WRONG": "#b3261e", "not reached": "#6b6b6b", "not written": "#8a5a00"}
+_MARKS = {"ok": "#1b7f3b", "WRONG": "#b3261e", "not reached": "#59636e"}
+
+# Text and background are both set, so that a dark theme changes neither; JupyterLab keeps
+# inline hex colours in a notebook that it does not trust, and no other styling.
+_INK, _PAPER = "#1b1f24", "#f6f8fa"
+_PANEL = (
+    f"display:inline-block;max-width:100%;overflow-x:auto;padding:8px 10px;margin:2px 0;"
+    f"background-color:{_PAPER};color:{_INK};border:1px solid #afb8c1;border-radius:4px;"
+    "font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace;font-size:13px;line-height:1.35;"
+    "text-align:left"
+)
+_GRID = (
+    f"border-collapse:collapse;margin:6px 0 10px 0;background-color:{_PAPER};color:{_INK};"
+    "font-size:13px"
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +67,7 @@ class Report:
     failure: Failure | None = None
     notes: tuple[str, ...] = ()
     saved: Path | None = field(default=None, compare=False)
+    _shown_in: list[str | None] = field(default_factory=list, compare=False)
 
     def __bool__(self) -> bool:
         return self.state == PASSED
@@ -76,11 +91,21 @@ class Report:
         blocks = [self.headline, _stage_lines(self), _failure_lines(self), "\n".join(self.notes)]
         return "\n\n".join(block for block in blocks if block)
 
+    def show(self) -> None:
+        """Put it before the learner's eyes: tables in a notebook, text elsewhere."""
+        self._shown_in.append(kernel.run_id())
+        kernel.put(str(self), self.to_html())
+
+    def _ipython_display_(self) -> None:
+        """Show a report that ends a cell, unless this very run has shown it already."""
+        if kernel.run_id() not in self._shown_in:
+            self.show()
+
     def to_html(self) -> str:
-        """The same as a table; inline colours only, as an untrusted notebook keeps those."""
-        parts = [f"<div><b>{escape(self.headline)}</b></div>", _stage_table(self)]
-        parts += [_failure_table(self)] + [f"<div>{escape(note)}</div>" for note in self.notes]
-        return "\n".join(part for part in parts if part)
+        """The same as tables, on a panel that reads alike on a light and a dark page."""
+        parts = [f"<b>{escape(self.headline)}</b>", _stage_table(self), _failure_table(self)]
+        parts += [f"<div>{_lines(note)}</div>" for note in self.notes]
+        return _panel("\n".join(part for part in parts if part))
 
 
 def _stage_lines(report: Report) -> str:
@@ -101,9 +126,7 @@ def _failure_lines(report: Report) -> str:
 
 def _stage_table(report: Report) -> str:
     rows = [
-        _row(
-            [(mark, f"color:{_MARKS[mark]};font-weight:bold"), (name, ""), (about, "")],
-        )
+        _row((f'<b style="color:{_MARKS[mark]}">{mark}</b>', escape(name), escape(about)))
         for mark, name, about in report.stages
     ]
     return _table(rows)
@@ -112,46 +135,26 @@ def _stage_table(report: Report) -> str:
 def _failure_table(report: Report) -> str:
     if report.failure is None:
         return ""
-    mono = "font-family:monospace;white-space:pre-wrap"
-    rows = [
-        _row([(label, "font-weight:bold"), (text, "" if label == "hint" else mono)])
-        for label, text in report.failure.rows()
-    ]
-    return f"<div>In stage <b>{escape(report.failure.stage)}</b>:</div>\n" + _table(rows)
+    rows = [_row((f"<b>{label}</b>", _lines(text))) for label, text in report.failure.rows()]
+    return f"In stage <b>{escape(report.failure.stage)}</b>:\n" + _table(rows)
+
+
+def _panel(content: str) -> str:
+    # Without this class JupyterLab would set what stands between two $ signs as a formula.
+    return f'<div class="mathjax_ignore" style="{_PANEL}">{content}</div>'
 
 
 def _table(rows: list[str]) -> str:
-    return "<table>\n" + "\n".join(rows) + "\n</table>" if rows else ""
+    body = "\n".join(rows)
+    return f'<table style="{_GRID}"><tbody>{body}</tbody></table>' if rows else ""
 
 
-def _row(cells: list[tuple[str, str]]) -> str:
-    left = "text-align:left;vertical-align:top;padding:2px 12px 2px 0"
-    done = [f'<td style="{left};{style}">{_lines(text)}</td>' for text, style in cells]
-    return "<tr>" + "".join(done) + "</tr>"
+def _row(cells: tuple[str, ...]) -> str:
+    style = "text-align:left;vertical-align:top;padding:1px 14px 1px 0"
+    done = "".join(f'<td style="{style}">{cell}</td>' for cell in cells)
+    return f'<tr style="background-color:{_PAPER}">{done}</tr>'
 
 
 def _lines(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
-
-
-def show_report(report: Report) -> None:
-    """Put a report before the learner's eyes: a table in a notebook, text elsewhere."""
-    put(str(report), report.to_html())
-
-
-def put(text: str, html: str = "", markdown: str = "") -> None:
-    """Show text, in the richest form that this place can show."""
-    data: dict[str, Any] = {"text/plain": text}
-    data |= {"text/html": html} if html else {}
-    data |= {"text/markdown": markdown} if markdown else {}
-    if not _in_notebook():
-        print(text)
-        return
-    from IPython.display import display
-
-    display(data, raw=True)
-
-
-def _in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and ipython.get_ipython() is not None
+    """Keep a text's lines and the columns within them."""
+    return escape(text).replace("  ", "&nbsp; ").replace("\n", "<br>")

@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from . import folder
+from .raised import say
 from .standalone import standalone
 from .task import Stage, Task, Words, Wrong
 from .trial import Trial, try_out
 
-FILE = "the saved file runs by itself"
+FILE = Stage("file", "the saved file runs by itself", lambda _: None)
 _count = itertools.count(1)
 
 
@@ -35,6 +36,8 @@ def save(task: Task, fn: Any) -> Saved:
         return _save(task, fn)
     except OSError as error:
         return Saved(None, f"Not saved: {folder.short(folder.mine())} can't be written ({error}).")
+    except Exception as error:  # a learner's code can be anything; their pass still stands
+        return Saved(None, f"Not saved, which is our fault: {say(error)}")
 
 
 def _save(task: Task, fn: Any) -> Saved:
@@ -55,7 +58,7 @@ def _save(task: Task, fn: Any) -> Saved:
 def try_file(task: Task, file: Path) -> tuple[Trial, Any]:
     """Import a saved solution by itself and run its stages: `(trial, function or None)`."""
     found: list[Any] = []
-    reading = Stage("file", FILE, lambda _: found.append(_load(task, file)))
+    reading = replace(FILE, check=lambda _: found.append(_load(task, file)))
     trial = try_out(replace(task, stages=(reading,)), _load)
     if not trial:
         return trial, None
@@ -74,8 +77,9 @@ def _load(task: Task, file: Path) -> Any:
     except AttributeError:
         raise Wrong(f"The file does not define {task.name}.") from None
     except Exception as error:
-        said = Words(f"{type(error).__name__}: {error}")
-        raise Wrong(f"The file does not run by itself: {said}.", got=said) from error
+        raise Wrong(
+            f"The file does not run by itself: {say(error)}", got=Words(say(error))
+        ) from None
 
 
 def _put(task: Task, text: str) -> Path:
@@ -104,5 +108,4 @@ def _leans_on(task: Task, missing: dict[str, str]) -> str:
 
 
 def _not_alone(trial: Trial) -> str:
-    why = trial.failure or f"{trial.unwritten} is not written yet"
-    return f"Not saved: it passes here, but not from a file of its own. {why}"
+    return f"Not saved: it passes here, but not from a file of its own. {trial.why()}"
