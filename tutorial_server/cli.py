@@ -1,6 +1,7 @@
 """The command `tutorial-server`. Nothing heavy is imported before it is needed."""
 
 import argparse
+import io
 import logging
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, or 2 where a sentence on stderr says what to do."""
+    _print_what_the_terminal_can()
     args = _parser().parse_args(argv)
     try:
         return args.run(args) or 0
@@ -30,6 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+def _print_what_the_terminal_can() -> None:
+    """Show `?` for a character that the terminal lacks, rather than break off an answer."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tutorial-server", description="Learn LLM serving by building a server."
@@ -41,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     lab.set_defaults(run=_lab)
 
     serve = commands.add_parser("serve", help="start the server")
+    serve.add_argument("--mine", action="store_true", help="serve with your own solutions")
     _add_settings(serve, *Settings.model_fields)
     serve.set_defaults(run=_serve)
 
@@ -54,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--system", metavar="TEXT", help="system prompt; empty: none of ours")
     _add_settings(ask, "model", "device", "dtype", "cache")
     ask.set_defaults(run=_ask)
+
+    check = commands.add_parser("check", help="check your saved solutions, show your progress")
+    check.set_defaults(run=_check)
 
     doctor = commands.add_parser("doctor", help="say what was found here, and what is missing")
     _add_settings(doctor, "model", "device", "dtype", "cache")
@@ -106,7 +119,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    return serve(_settings(args))
+    return serve(_settings(args), mine=args.mine)
 
 
 def _ask(args: argparse.Namespace) -> int:
@@ -128,6 +141,15 @@ def _question(args: argparse.Namespace) -> "GenerateRequest":
     except ValidationError as error:
         first = error.errors()[0]
         raise TutorialServerError(f"{_flag(str(first['loc'][0]))}: {first['msg']}.") from None
+
+
+def _check(args: argparse.Namespace) -> int:
+    from .exercises import check_saved, status_text
+
+    for report in check_saved():
+        print(report, end="\n\n")
+    print(status_text())
+    return 0
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -10,6 +10,8 @@ from tqdm import tqdm
 
 from .quiet import quiet
 
+BAR = "Converting: {percentage:3.0f}% |{bar}| {elapsed}"
+
 
 def convert(gguf_file: Path, folder: Path) -> None:
     """Write what transformers reads from the file, in the form that it reads fastest.
@@ -24,7 +26,7 @@ def convert(gguf_file: Path, folder: Path) -> None:
         "gguf_file": gguf_file.name,
         "local_files_only": True,
     }
-    with quiet(), _reading_once(), tqdm(desc="Converting", total=3, leave=False) as bar:
+    with quiet(bars=False), _reading_once(), tqdm(total=3, bar_format=BAR, leave=False) as bar:
         AutoTokenizer.from_pretrained(**source).save_pretrained(folder)
         bar.update()
         model: Any = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.float32)

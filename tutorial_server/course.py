@@ -1,7 +1,6 @@
 """Where the course lies, and how to open it."""
 
-import subprocess
-import sys
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,6 +25,13 @@ def course_folder() -> Path:
 
 def open_lab(arguments: Sequence[str] = ()) -> int:
     """Open JupyterLab on the first lesson; returns when it is closed."""
+    from jupyterlab.labapp import main
+
+    from .exercises import prepare
+
     folder = course_folder()
-    command = [sys.executable, "-m", "jupyter", "lab", *arguments]
-    return subprocess.call([*command, f"notebooks/{FIRST_LESSON}"], cwd=folder)
+    if copies := prepare():
+        print(f"Your own copies of the exercises are now in {copies[0].parent}", flush=True)
+    os.chdir(folder)
+    main([f"notebooks/{FIRST_LESSON}", *arguments])
+    return 0

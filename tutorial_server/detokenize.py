@@ -6,6 +6,7 @@ from typing import Any
 REPLACEMENT = "\ufffd"  # what a decoder writes for bytes that are not, or not yet, a character
 CONTEXT = 8  # ids kept in front of the new ones: some decoders look at what stands before
 WINDOW = 32  # ids decoded at a time, so that a token costs the same however long the answer
+LONGEST = 3  # U+FFFD that the beginning of one character can show: UTF-8 has up to four bytes
 
 NewText = Callable[..., str]
 
@@ -19,12 +20,28 @@ def new_text(tokenizer: Any, token_ids: Sequence[int], sent: int, final: bool = 
     """Give the text that may follow the `sent` characters of `token_ids` already out.
 
     A token can end in mid-character. Until the rest arrives the decoder shows U+FFFD
-    there, up to three for a character's first three bytes; these are held back, unless
-    `final` says that nothing more will come.
+    there; this is held back, unless `final` says that nothing more will come.
     """
     text = decode_text(tokenizer, token_ids)
-    unsure = 0 if final else len(text) - len(text.rstrip(REPLACEMENT))
-    return text[sent : len(text) - min(unsure, 3)]
+    unsure = 0 if final else _count_unsure(tokenizer, token_ids, text)
+    return text[sent : len(text) - unsure]
+
+
+def _count_unsure(tokenizer: Any, token_ids: Sequence[int], text: str) -> int:
+    """Count the U+FFFD at the end of the text that more ids may turn into something else.
+
+    That is the beginning of one character. But SentencePiece's byte tokens decode in runs:
+    an unfinished last character shows its whole run as U+FFFD, and what was the text up to
+    three ids ago is no longer the beginning of the text.
+    """
+    marks = len(text) - len(text.rstrip(REPLACEMENT))
+    if marks <= LONGEST:
+        return marks
+    finished = (decode_text(tokenizer, token_ids[:-n]) for n in range(1, LONGEST + 1))
+    run_is_unfinished = any(
+        not shorter.endswith(REPLACEMENT) and not text.startswith(shorter) for shorter in finished
+    )
+    return marks if run_is_unfinished else LONGEST
 
 
 class StreamDecoder:
@@ -47,7 +64,7 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Take the next id; give the text that became certain, often more or less than a word."""
-        if self.stopped or token_id in self._silent:
+        if self.stopped or self._is_silent(token_id):
             return ""
         self._ids.append(token_id)
         piece = self._new_text(self._tokenizer, self._ids, self._sent)
@@ -66,11 +83,29 @@ class StreamDecoder:
         self._held = ""
         return text
 
+    def _is_silent(self, token_id: int) -> bool:
+        """Say whether an id spells nothing: a control token, or none that the tokenizer knows."""
+        unknown = self._tokenizer.convert_ids_to_tokens(token_id) is None
+        return unknown or token_id in self._silent
+
     def _slide(self) -> None:
-        """Drop the oldest ids, and count what is out within the ids that stay."""
-        unsent = len(decode_text(self._tokenizer, self._ids)) - self._sent
-        self._ids = self._ids[-CONTEXT:]
-        self._sent = len(decode_text(self._tokenizer, self._ids)) - unsent
+        """Drop the oldest ids, and count what is out within the ids that stay.
+
+        The cut waits until every character is finished, unless that takes too long, and
+        falls where what stays spells the same by itself.
+        """
+        text = decode_text(self._tokenizer, self._ids)
+        unsent = len(text) - self._sent
+        if unsent and len(self._ids) <= WINDOW + LONGEST:
+            return
+        latest = len(self._ids) - CONTEXT
+        starts = (
+            start
+            for start in range(latest, 0, -1)
+            if text.endswith(decode_text(self._tokenizer, self._ids[start:]))
+        )
+        self._ids = self._ids[next(starts, latest) :]
+        self._sent = max(0, len(decode_text(self._tokenizer, self._ids)) - unsent)
 
     def _release(self, text: str) -> str:
         """Split `text` into what may go out and what must be held, or cut it at a stop string."""

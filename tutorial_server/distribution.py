@@ -61,11 +61,11 @@ def candidate(chip: Chip, probability: float) -> str:
 
 def percent(probability: float) -> str:
     """One decimal, and never 0 or 100 for what is only close to it."""
-    if probability <= 0:
-        return "0 %"
+    if probability <= 0 or probability >= 1:
+        return f"{100 * (probability > 0)} %"
     if probability < 0.0005:
         return "<0.1 %"
-    if 0.9995 <= probability < 1:
+    if probability >= 0.9995:
         return ">99.9 %"
     return f"{100 * probability:.1f} %"
 

@@ -71,13 +71,14 @@ class Engine:
         """Begin to load the model, and answer once it is there."""
         self._thread.start()
 
-    def stop(self, timeout: float = 10.0) -> None:
-        """End running answers after their current step, refuse waiting ones, end the thread."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+    def stop(self, timeout: float = 3.0) -> None:
+        """End all answers at once, and the thread after its current step.
+
+        A load cannot be interrupted, and nobody waits for it.
+        """
+        self._abandon_all()
         self._encoder.shutdown(wait=False, cancel_futures=True)
-        if self._thread.is_alive():
+        if self._runner is not None:
             self._thread.join(timeout)
 
     async def submit(self, request: Request) -> Answer:
@@ -136,6 +137,15 @@ class Engine:
             arrived=arrived,
         )
 
+    def _abandon_all(self) -> None:
+        with self._wake:
+            self._stopping = True
+            left = [*self._running, *self._waiting]
+            self._waiting.clear()
+            self._wake.notify()
+        for answer in left:
+            answer.fail("The server stopped before the answer was complete.")
+
     # From here on: the engine's thread.
 
     def _main(self) -> None:
@@ -153,6 +163,7 @@ class Engine:
             self._error = f"The engine has stopped: {type(error).__name__}: {error}"
         finally:
             self._abandon_all()
+            self._running.clear()
             self.on_stopped()
 
     def _warm_up(self, runner: Runner) -> None:
@@ -180,11 +191,12 @@ class Engine:
         running = list(self._running)
         try:
             logits = runner.decode([answer.sequence for answer in running])  # [B, V]
+            rows = list(zip(running, logits.split(1), strict=True))
         except Exception as error:
             for answer in running:
                 self._break_off(runner, answer, error)
             return
-        for answer, row in zip(running, logits.split(1), strict=True):
+        for answer, row in rows:
             self._accept(runner, answer, row)
 
     def _drop_cancelled(self, runner: Runner) -> None:
@@ -233,12 +245,3 @@ class Engine:
         runner.release(answer.sequence)
         if answer in self._running:
             self._running.remove(answer)
-
-    def _abandon_all(self) -> None:
-        with self._wake:
-            self._stopping = True
-            left = [*self._running, *self._waiting]
-            self._running.clear()
-            self._waiting.clear()
-        for answer in left:
-            answer.fail("The server stopped before the answer was complete.")

@@ -10,10 +10,11 @@ import torch
 
 from .errors import ModelError
 from .machine import free_bytes, no_room_error, ran_out_of_memory
-from .quiet import first_sentence
+from .quiet import first_sentence, quiet
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 NOT_FILES = ["*/*", "consolidated*"]  # other forms of the same weights
+TOKENIZER_FILES = ["tokenizer.json", "tokenizer.model", "vocab.json"]
 CONVERTED = {"F64", "F32", "F16", "BF16"}  # other types are codes of quantised weights
 TAKE_SMALL = "take smollm2-135m"
 
@@ -35,10 +36,14 @@ def find_folder(model: str) -> Path:
         if path.is_file():
             raise ModelError(f"{model} is a file: give the folder of a model.")
     except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{model!r} is no name of a folder ({first_sentence(error)}).") from error
+        raise ModelError(f"{_short(model)} cannot be a folder's name: check it.") from error
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
         raise ModelError(f"There is no folder {model}: check its path, or {TAKE_SMALL}.")
     return _hub_folder(model)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
 def _hub_folder(model: str) -> Path:
@@ -60,11 +65,12 @@ def _hub_folder(model: str) -> Path:
         pass  # not there, or only in part
     except errors.HFValidationError as error:
         raise ModelError(
-            f"{model!r} is neither a local folder nor a hub id such as Qwen/Qwen3-4B: "
+            f"{_short(model)} is neither a local folder nor a hub id such as Qwen/Qwen3-4B: "
             f"check the name, or {TAKE_SMALL}."
         ) from error
     try:
-        return snapshot(local_files_only=False)
+        with quiet():
+            return snapshot(local_files_only=False)
     except Exception as error:
         raise _hub_error(model, error) from error
 
@@ -77,7 +83,8 @@ def _hub_error(model: str, error: Exception) -> ModelError:
             f"{model} is gated: accept its terms on the hub and run 'hf auth login', "
             f"or {TAKE_SMALL}."
         )
-    if isinstance(error, errors.RepositoryNotFoundError):
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, errors.RepositoryNotFoundError) or status == 401:
         return ModelError(
             f"There is no folder and no public hub model called {model}: check the name, "
             f"or {TAKE_SMALL}."
@@ -102,24 +109,29 @@ def check_files(folder: Path) -> None:
     for file in (folder / "config.json", folder / "generation_config.json"):
         if file.is_file():
             _read_json(file)
-    for file in _weight_files(folder):
-        if not file.is_file():
-            raise ModelError(f"{folder} lacks {file.name}: fetch the model again.")
+    lacking = [file.name for file in _weight_files(folder) if not file.is_file()]
+    if not any((folder / name).is_file() for name in TOKENIZER_FILES):
+        lacking.append(TOKENIZER_FILES[0])
+    if lacking:
+        raise ModelError(f"{folder} lacks {lacking[0]}: fetch the model again.")
 
 
 def _weight_files(folder: Path) -> list[Path]:
     single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if single.is_file() or not index.is_file():
         return [single]
-    shards = _read_json(index).get("weight_map", {})
-    return sorted({folder / shard for shard in shards.values()}) or [single]
+    shards = _read_json(index).get("weight_map")
+    if not isinstance(shards, dict):
+        return [single]
+    return sorted({folder / str(shard) for shard in shards.values()}) or [single]
 
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return {**content}
     except (OSError, ValueError, TypeError) as error:
-        raise ModelError(f"{file} is not valid JSON: fetch the model again.") from error
+        raise ModelError(f"{file} is not a JSON object: fetch the model again.") from error
 
 
 def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:

@@ -98,7 +98,7 @@ class Choice:
 
 
 def choose(
-    model: str | None = None,
+    model: str | Path | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
 ) -> Choice:
@@ -108,7 +108,7 @@ def choose(
     float32. Raises ModelError for a device or a dtype that is not there.
     """
     settings = _settings()
-    name = model or settings.model
+    name = str(model or settings.model or "") or None
     place = find_device(device or settings.device)
     if name is None:
         has_room = place.type == "cuda" and free_bytes(place) >= ROOM_FOR_HUB_MODEL
@@ -132,7 +132,7 @@ def _settings() -> Settings:
 
 
 def load_model(
-    model: str | None = None,
+    model: str | Path | None = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     *,

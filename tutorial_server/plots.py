@@ -28,8 +28,6 @@ STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
-    "axes.formatter.limits": (-4, 9),
-    "axes.formatter.useoffset": False,
     "figure.constrained_layout.h_pad": 0.1,
     "figure.constrained_layout.w_pad": 0.1,
     "grid.color": FAINT,
@@ -88,8 +86,9 @@ def plot_lines(
                 markersize=4,
                 markevery=max(1, len(xs) // 12),
             )
+        axes.xaxis.set_major_formatter(tick_text)
         finish(axes, data)
-    return Picture(figure, data, summary_of("lines", data, xlabel, ylabel, title))
+    return Picture(figure, data, summary_of("points", data, xlabel, ylabel, title))
 
 
 def plot_bars(
@@ -163,6 +162,7 @@ def name_bars(axes: "Axes", names: np.ndarray) -> None:
 
 def finish(axes: "Axes", data: Series) -> None:
     """Start a scale of amounts at 0, and name the series where there are several."""
+    axes.yaxis.set_major_formatter(tick_text)
     axes.margins(y=0.1)
     if all(np.nanmin(ys) >= 0 for _, ys in data.values()):
         axes.set_ylim(bottom=0)
@@ -174,12 +174,16 @@ def height_text(height: float) -> str:
     return f"{height:.3g}" if abs(height) < 1000 else f"{height:,.0f}"
 
 
-def summary_of(shape: str, data: Series, xlabel: str, ylabel: str, title: str) -> str:
+def tick_text(value: float, _place: float = 0) -> str:
+    return f"{value:.6g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+def summary_of(marks: str, data: Series, xlabel: str, ylabel: str, title: str) -> str:
     """The plot in words that stay the same from run to run."""
-    each = " points" if shape == "lines" else ""
-    names = ", ".join(f"{name} ({len(xs)}{each})" for name, (xs, _) in data.items())
     everything = np.concatenate([xs for xs, _ in data.values()])
-    return f"{title}\n  x: {xlabel}{span(everything)}\n  y: {ylabel}\n  {shape}: {names}"
+    lines = [title, f"x: {xlabel}{span(everything)}", f"y: {ylabel}"]
+    lines += [f"{name}: {len(xs)} {marks}" for name, (xs, _) in data.items()]
+    return "\n  ".join(lines)
 
 
 def span(xs: np.ndarray) -> str:

@@ -1,6 +1,7 @@
 """Other libraries' chatter kept away from a reader who asked for none of it."""
 
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,10 +11,10 @@ SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def quiet(bars: bool = True) -> Iterator[None]:
     """Silence transformers and the hub for a while, and leave them as they were.
 
-    Their progress bars stay, for steps that take more than a second.
+    With `bars`, their progress bars stay, for steps that take more than a second.
     """
     from huggingface_hub.utils import logging as hub_logging
     from transformers.utils import logging
@@ -21,7 +22,7 @@ def quiet() -> Iterator[None]:
     verbosity, hub_verbosity = logging.get_verbosity(), hub_logging.get_verbosity()
     logging.set_verbosity_error()
     hub_logging.set_verbosity_error()
-    hook = logging.set_tqdm_hook(_late_bar)
+    hook = logging.set_tqdm_hook(_late_bar if bars else _no_bar)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -36,7 +37,12 @@ def _late_bar(factory: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     return factory(*args, **{"delay": 1, "leave": False, **kwargs})
 
 
-def first_sentence(error: BaseException, limit: int = 160) -> str:
+def _no_bar(factory: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return factory(*args, **{**kwargs, "disable": True})
+
+
+def first_sentence(error: BaseException, limit: int = 120) -> str:
     """The heart of an error in one short line, to stand inside a sentence of ours."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return SENTENCE_END.split(text, maxsplit=1)[0].rstrip(".!?: ")[:limit]
+    sentence = SENTENCE_END.split(text, maxsplit=1)[0].rstrip(".!?: ")
+    return textwrap.shorten(sentence, limit, placeholder=" …")

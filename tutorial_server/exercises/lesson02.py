@@ -74,8 +74,14 @@ PAD_LEFT = Task(
             "type",
             "ids and mask, two int64 tensors",
             _pad_type,
-            if_raises="A tensor is a rectangle, and torch.tensor refuses rows of different "
-            "lengths. Fill the short ones up first.",
+            raises=(
+                (
+                    ValueError,
+                    "expected sequence of length",
+                    "A tensor is a rectangle, and torch.tensor refuses rows of different "
+                    "lengths. Fill the short ones up first.",
+                ),
+            ),
         ),
         Stage("shape", "[B, T]: a row a sequence, as wide as the longest", _pad_shape),
         gives(

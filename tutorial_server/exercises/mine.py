@@ -40,5 +40,5 @@ def _load(name: str) -> MineStep:
     except Exception as error:
         return MineStep(name, None, REFERENCE, f"yours could not be checked: {say(error)}")
     if function is None:
-        return MineStep(name, None, REFERENCE, f"yours no longer passes; {trial.why()}")
+        return MineStep(name, None, REFERENCE, f"yours no longer passes: {trial.why()}")
     return MineStep(name, function, YOURS)

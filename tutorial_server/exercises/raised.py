@@ -6,6 +6,8 @@ import re
 import traceback
 from typing import Any
 
+from .task import Raises
+
 _CELL = re.compile(r"ipykernel_\d+|^<")  # file names that Jupyter and IPython give to cells
 
 
@@ -31,12 +33,17 @@ def learners_line(error: BaseException, fn: Any) -> str:
     return ""
 
 
-def about(error: BaseException) -> str:
-    """A hint for an exception that the stage has none for."""
+def about(error: BaseException, known: tuple[Raises, ...]) -> str:
+    """The stage's own hint for an exception, or else a general one."""
+    for kind, part, hint in known:
+        if isinstance(error, kind) and part in say(error):
+            return hint
     if isinstance(error, RecursionError):
         return "Your function calls itself without end. What should stop it?"
     if isinstance(error, SystemExit):
         return "Your function ends the program. Return a value, and let the caller decide."
+    if isinstance(error, NameError):
+        return "Nothing has that name here. A slip of the pen, or a cell that was not run?"
     return (
         "Your function raised this instead of returning. Call it yourself with the values "
         "above to see where."

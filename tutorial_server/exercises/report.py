@@ -103,8 +103,8 @@ class Report:
 
     def to_html(self) -> str:
         """The same as tables, on a panel that reads alike on a light and a dark page."""
-        parts = [f"<b>{escape(self.headline)}</b>", _stage_table(self), _failure_table(self)]
-        parts += [f"<div>{_lines(note)}</div>" for note in self.notes]
+        parts = [f"<b>{_lines(self.headline)}</b>", _stage_table(self), _failure_table(self)]
+        parts += [f'<div style="margin-top:4px">{_lines(note)}</div>' for note in self.notes]
         return _panel("\n".join(part for part in parts if part))
 
 
@@ -126,7 +126,13 @@ def _failure_lines(report: Report) -> str:
 
 def _stage_table(report: Report) -> str:
     rows = [
-        _row((f'<b style="color:{_MARKS[mark]}">{mark}</b>', escape(name), escape(about)))
+        _row(
+            (
+                f'<b style="color:{_MARKS[mark]}">{_unbroken(mark)}</b>',
+                _unbroken(name),
+                escape(about),
+            )
+        )
         for mark, name, about in report.stages
     ]
     return _table(rows)
@@ -135,7 +141,8 @@ def _stage_table(report: Report) -> str:
 def _failure_table(report: Report) -> str:
     if report.failure is None:
         return ""
-    rows = [_row((f"<b>{label}</b>", _lines(text))) for label, text in report.failure.rows()]
+    parts = report.failure.rows()
+    rows = [_row((f"<b>{_unbroken(label)}</b>", _lines(text))) for label, text in parts]
     return f"In stage <b>{escape(report.failure.stage)}</b>:\n" + _table(rows)
 
 
@@ -156,5 +163,12 @@ def _row(cells: tuple[str, ...]) -> str:
 
 
 def _lines(text: str) -> str:
-    """Keep a text's lines and the columns within them."""
-    return escape(text).replace("  ", "&nbsp; ").replace("\n", "<br>")
+    """Keep a text's lines, and the columns that its spaces make."""
+    lines = [escape(line) for line in text.split("\n")]
+    indents = ["&nbsp;" * (len(line) - len(line.lstrip(" "))) for line in lines]
+    bare = [line.lstrip(" ").replace("  ", " &nbsp;") for line in lines]
+    return "<br>".join(indent + line for indent, line in zip(indents, bare, strict=True))
+
+
+def _unbroken(text: str) -> str:
+    return escape(text).replace(" ", "&nbsp;")

@@ -18,7 +18,8 @@ from . import cells
 _LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
 _LONGEST_LITERAL = 5000  # characters
 _LITERALS = (bool, int, float, str, bytes, list, tuple, dict, set, type(None))
-_SMALL = {"builtins", "torch", "re", "functools", "collections", "operator", "enum", "numpy"}
+_SMALL = {"builtins", "collections", "datetime", "enum", "functools", "json", "math", "numpy"}
+_SMALL |= {"operator", "pathlib", "re", "string", "torch", "types", "typing"}
 
 
 @dataclass(frozen=True)

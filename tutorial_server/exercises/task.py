@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Check = Callable[[Any], None]
+Raises = tuple[type[BaseException], str, str]
 
 
 class Words(str):
@@ -44,14 +45,15 @@ class Wrong(Exception):
 class Stage:
     """One look at the learner's function, with inputs that leave one thing to blame.
 
-    `check` takes the function, and returns or raises `Wrong`. `if_raises` is the hint for
-    a function that itself raises here, where an exception tells as much as a value.
+    `check` takes the function, and returns or raises `Wrong`. `raises` has hints for a
+    function that itself raises here: `(type, part of the message, hint)`, the first that
+    fits counts.
     """
 
     name: str
     about: str
     check: Check
-    if_raises: str = ""
+    raises: tuple[Raises, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name or not self.about:

@@ -81,7 +81,7 @@ class _Attempt:
 
     def _raised(self, error: BaseException) -> Failure:
         line = learners_line(error, self.fn)
-        hint = self.stage.if_raises or about(error)
+        hint = about(error, self.stage.raises)
         if not line:
             hint = f"What your function gave back could not be read. {hint}"
         return self._failure(hint, given=self._given(), got=f"{say(error)}\n{line}".strip())
