@@ -52,14 +52,14 @@ def llm(request):
 
 
 @contextlib.contextmanager
-def favouring(llm, *token_ids, after=0):
-    """Let the head prefer these ids by far, from the pass with this number on."""
+def favouring(llm, *token_ids, after=0, by=1e4):
+    """Let the head prefer these ids by far, once so many passes are over."""
     passes = []
 
     def favour(_, args, output):
-        passes.append(output)
+        passes.append(1)
         if len(passes) > after:
-            output[..., list(token_ids)] += 1e4
+            output[..., list(token_ids)] += by
         return output
 
     hook = llm.model.lm_head.register_forward_hook(favour)
@@ -67,6 +67,11 @@ def favouring(llm, *token_ids, after=0):
         yield
     finally:
         hook.remove()
+
+
+def never_ending(llm):
+    """Keep the head from ending the turn, which a random model may do at any time."""
+    return favouring(llm, *llm.stop_ids, by=-1e4)
 
 
 @contextlib.contextmanager
@@ -109,7 +114,7 @@ def test_greedy_ids_are_transformers_own(llm):
 
 
 def test_the_small_model_s_greedy_ids_are_transformers_own(small):
-    assert_equals_transformers(small, 16)
+    assert_equals_transformers(small, 12)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS[:6])
@@ -140,18 +145,18 @@ def test_three_ways_draw_one_answer_from_one_seed(llm):
 @pytest.mark.parametrize("count", [1, 2, 17])
 def test_n_tokens_cost_n_passes(llm, count):
     for generate in BOTH:
-        with counted(llm) as passes:
+        with never_ending(llm), counted(llm) as passes:
             done = generate(llm, "Hi", count)
         assert len(done.token_ids) == count
         assert len(passes) == count
-    with counted(llm) as passes:
+    with never_ending(llm), counted(llm) as passes:
         for _ in generate_stream(llm, "Hi", count):
             assert len(passes) <= count
     assert len(passes) == count
 
 
 def test_a_stream_runs_no_pass_before_it_is_asked(llm):
-    with counted(llm) as passes:
+    with never_ending(llm), counted(llm) as passes:
         pieces = generate_stream(llm, "Hi", 20)
         assert len(passes) == 0
         next(pieces)
@@ -173,10 +178,10 @@ def test_an_end_of_turn_at_once_is_an_empty_answer(llm, generate):
 
 @pytest.mark.parametrize("generate", BOTH)
 def test_any_end_of_turn_ends_it_and_is_part_of_nothing(llm, generate):
-    whole = generate(llm, "Hi", 9)
-    assert len(whole.token_ids) == 9
+    with never_ending(llm):
+        whole = generate(llm, "Hi", 9)
     for stop_id in llm.stop_ids:
-        with favouring(llm, stop_id, after=5), counted(llm) as passes:
+        with favouring(llm, stop_id, after=5, by=2e4), never_ending(llm), counted(llm) as passes:
             done = generate(llm, "Hi", 9)
         assert done.token_ids == whole.token_ids[:5]
         assert done.text == llm.tokenizer.decode(done.token_ids, skip_special_tokens=True)
@@ -244,7 +249,8 @@ def test_the_context_can_be_filled_to_its_last_token(llm):
     prompt = "h" * 400
     room = llm.context_length - prepare_inputs(llm, prompt)["input_ids"].shape[1]
     assert 0 < room < 100
-    assert len(generate_cached(llm, prompt, room).token_ids) == room
+    with never_ending(llm):
+        assert len(generate_cached(llm, prompt, room).token_ids) == room
     with pytest.raises(TooLong):
         generate_cached(llm, prompt, room + 1)
 
@@ -276,12 +282,13 @@ def test_the_cache_goes_however_an_answer_ends(llm, leave):
     runner = TransformersRunner(llm, decode=failing) if leave == "fail" else TransformersRunner(llm)
     sequence = new_sequence(llm, "Hi", SamplingParams(9))
     pieces = run(runner, sequence)
-    next(pieces)
+    with favouring(llm, *llm.tokenizer.encode("h")):
+        assert next(pieces) == "h"
     assert sequence.cache is not None
     if leave == "close":
         pieces.close()
     elif leave == "finish":
-        assert "".join(pieces)
+        list(pieces)
     else:
         with pytest.raises(RuntimeError, match="no more"):
             list(pieces)
@@ -314,7 +321,8 @@ def test_a_stream_left_half_way_gives_its_cache_back(llm, monkeypatch):
 
     monkeypatch.setattr(decoding, "TransformersRunner", Watched)
     pieces = generate_stream(llm, "Hi", 20)
-    next(pieces)
+    with favouring(llm, *llm.tokenizer.encode("h")):
+        assert next(pieces) == "h"
     assert released == []
     del pieces
     assert released == [None]

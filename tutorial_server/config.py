@@ -15,7 +15,9 @@ class Settings(BaseSettings):
     what is given in code wins over a flag's absence, a flag over the environment.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TUTORIAL_SERVER_", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TUTORIAL_SERVER_", env_ignore_empty=True, frozen=True
+    )
 
     model: Annotated[
         str | None,

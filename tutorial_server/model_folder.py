@@ -9,18 +9,12 @@ from typing import Any
 import torch
 
 from .errors import ModelError
+from .hub import hub_folder, shown
 from .machine import free_bytes, no_room_error, ran_out_of_memory
-from .quiet import first_sentence, quiet
+from .quiet import first_sentence
 
-FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
-NOT_FILES = ["*/*", "consolidated*"]  # other forms of the same weights
 TOKENIZER_FILES = ["tokenizer.json", "tokenizer.model", "vocab.json"]
 CONVERTED = {"F64", "F32", "F16", "BF16"}  # other types are codes of quantised weights
-TAKE_SMALL = "take smollm2-135m"
-
-
-class HubUnreachable(ModelError):
-    """The hub did not answer, and the model is not in its local cache."""
 
 
 def find_folder(model: str) -> Path:
@@ -36,70 +30,10 @@ def find_folder(model: str) -> Path:
         if path.is_file():
             raise ModelError(f"{model} is a file: give the folder of a model.")
     except (OSError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{_short(model)} cannot be a folder's name: check it.") from error
+        raise ModelError(f"{shown(model)} cannot be a folder's name: check it.") from error
     if model.startswith((".", "/", "~")) or model.count("/") > 1 or "\\" in model:
-        raise ModelError(f"There is no folder {model}: check its path, or {TAKE_SMALL}.")
-    return _hub_folder(model)
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else text[:80] + "…")
-
-
-def _hub_folder(model: str) -> Path:
-    from huggingface_hub import errors, snapshot_download
-
-    def snapshot(local_files_only: bool) -> Path:
-        folder = snapshot_download(
-            model,
-            allow_patterns=FILES,
-            ignore_patterns=NOT_FILES,
-            local_files_only=local_files_only,
-        )
-        check_files(Path(folder))
-        return Path(folder)
-
-    try:
-        return snapshot(local_files_only=True)
-    except (errors.LocalEntryNotFoundError, ModelError):
-        pass  # not there, or only in part
-    except errors.HFValidationError as error:
-        raise ModelError(
-            f"{_short(model)} is neither a local folder nor a hub id such as Qwen/Qwen3-4B: "
-            f"check the name, or {TAKE_SMALL}."
-        ) from error
-    try:
-        with quiet():
-            return snapshot(local_files_only=False)
-    except Exception as error:
-        raise _hub_error(model, error) from error
-
-
-def _hub_error(model: str, error: Exception) -> ModelError:
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.GatedRepoError):
-        return ModelError(
-            f"{model} is gated: accept its terms on the hub and run 'hf auth login', "
-            f"or {TAKE_SMALL}."
-        )
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, errors.RepositoryNotFoundError) or status == 401:
-        return ModelError(
-            f"There is no folder and no public hub model called {model}: check the name, "
-            f"or {TAKE_SMALL}."
-        )
-    if isinstance(error, ModelError):
-        return error
-    if "No space left" in str(error):
-        return ModelError(
-            f"The disk is too full for {model}: free some space, or set HF_HOME to a folder "
-            "on another disk."
-        )
-    return HubUnreachable(
-        f"There is no folder {model}, and the model hub cannot be reached: check the name and "
-        f"the network, or {TAKE_SMALL}."
-    )
+        raise ModelError(f"There is no folder {model}: check its path, or take smollm2-135m.")
+    return hub_folder(model, check_files)
 
 
 def check_files(folder: Path) -> None:
@@ -176,5 +110,5 @@ def check_memory(folder: Path, name: str, device: torch.device, dtype: torch.dty
         raise ModelError(
             f"{name} needs {needed / 1e9:.1f} GB as {str(dtype).removeprefix('torch.')}, but "
             f"{free / 1e9:.1f} GB are free on {device}: close other programs, choose a "
-            f"smaller dtype, or {TAKE_SMALL}."
+            "smaller dtype, or take smollm2-135m."
         )

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from pydantic import ValidationError
 
-from .config import Settings
-from .errors import ModelError
-from .machine import find_device, find_dtype, free_bytes, half_precision, sync_gpu
-from .model_folder import HubUnreachable, check_files, check_memory, find_folder
+from .choice import HUB_MODEL, Choice, choose, read_settings
+from .hub import HubUnreachable
+from .machine import sync_gpu
+from .model_folder import check_files, check_memory, find_folder
 from .quiet import quiet
 from .reading import read_model, read_tokenizer
 from .small_model import SMALL_MODEL, small_model_folder
@@ -29,9 +28,6 @@ __all__ = [
     "sync_gpu",
     "weight_bytes",
 ]
-
-HUB_MODEL = "Qwen/Qwen3-4B"
-ROOM_FOR_HUB_MODEL = 10 * 2**30  # bytes: 8 GB of weights in half precision, and the caches
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,50 +83,6 @@ def weight_bytes(model: "LLM | PreTrainedModel") -> int:
     return sum(weight.numel() * weight.element_size() for weight in module.parameters())
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What would be loaded, and onto what: found in a moment, before anything is read."""
-
-    model: str
-    device: torch.device
-    dtype: torch.dtype
-    model_is_given: bool
-
-
-def choose(
-    model: str | Path | None = None,
-    device: str | torch.device | None = None,
-    dtype: str | torch.dtype | None = None,
-) -> Choice:
-    """Fill in what is not given from `TUTORIAL_SERVER_*`, and then from what fits here.
-
-    With room on a GPU that is Qwen3-4B in half precision, else the small model in
-    float32. Raises ModelError for a device or a dtype that is not there.
-    """
-    settings = _settings()
-    name = str(model or settings.model or "") or None
-    place = find_device(device or settings.device)
-    if name is None:
-        has_room = place.type == "cuda" and free_bytes(place) >= ROOM_FOR_HUB_MODEL
-        chosen = HUB_MODEL if has_room else SMALL_MODEL
-    else:
-        chosen = SMALL_MODEL if name.lower() == SMALL_MODEL else name
-    number = dtype or settings.dtype
-    if number is None:
-        exact = chosen == SMALL_MODEL or place.type == "cpu"
-        number = torch.float32 if exact else half_precision(place)
-    return Choice(chosen, place, find_dtype(number), name is not None)
-
-
-def _settings() -> Settings:
-    try:
-        return Settings()
-    except ValidationError as error:
-        first = error.errors()[0]
-        variable = "TUTORIAL_SERVER_" + "_".join(map(str, first["loc"])).upper()
-        raise ModelError(f"{variable}={first['input']} cannot be: {first['msg']}.") from error
-
-
 def load_model(
     model: str | Path | None = None,
     device: str | torch.device | None = None,
@@ -145,7 +97,7 @@ def load_model(
     Raises ModelError with a sentence that says what to do.
     """
     choice = choose(model, device, dtype)
-    cache = cache or _settings().cache
+    cache = cache or read_settings().cache
     if choice.model == SMALL_MODEL:
         return _read(small_model_folder(cache), choice)
     try:

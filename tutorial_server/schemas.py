@@ -9,14 +9,23 @@ from .engine import Request
 from .sequence import Completion, SamplingParams
 
 
+def _is_unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a surrogate pair, as from a terminal that is not UTF-8
+        raise ValueError("should be valid Unicode") from None
+    return text
+
+
 def _not_blank(text: str) -> str:
     if not text.strip():
         raise ValueError("should hold more than white space")
     return text
 
 
-NotBlank = Annotated[str, AfterValidator(_not_blank)]
-StopString = Annotated[str, Field(min_length=1, max_length=1000)]
+Text = Annotated[str, AfterValidator(_is_unicode)]
+NotBlank = Annotated[Text, AfterValidator(_not_blank)]
+StopString = Annotated[Text, Field(min_length=1, max_length=1000)]
 MOST_FAULTS = 20  # to list more takes long, and helps nobody
 
 
@@ -31,7 +40,7 @@ class GenerateRequest(BaseModel):
     top_k: int | None = Field(None, ge=0, description="null or 0: off")
     top_p: float | None = Field(None, ge=0, le=1, description="null or 1: off")
     seed: int | None = Field(None, ge=0, lt=2**63, description="null: another answer each time")
-    system: str | None = Field(None, description="null: the server's; empty: none of ours")
+    system: Text | None = Field(None, description="null: the server's; empty: none of ours")
     stop: list[StopString] = Field(default=[], max_length=16)
 
     def to_request(self) -> Request:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from kernels import started
 
-from tutorial_server.exercises import check, check_saved, load_mine, trial
+from tutorial_server.exercises import check, check_saved, load_mine, print_saved, trial
 from tutorial_server.exercises.lesson02 import PAD_LEFT
 from tutorial_server.exercises.saved import save, try_file
 from tutorial_server.exercises.standalone import standalone
@@ -161,6 +161,18 @@ def test_saved_solutions_are_checked_from_their_files(mine):
     assert not report
     assert report.stages[0][:2] == ("WRONG", "file")
     assert "NameError: name 'not_there' is not defined" in report.hint
+
+
+def test_the_terminal_sees_status_and_what_no_longer_passes(mine, capsys):
+    check(pad_left)
+    capsys.readouterr()
+    assert print_saved()
+    assert "    pad_left                passed         10 min   easy" in capsys.readouterr().out
+    write_solution(mine, "def pad_left(sequences, pad_id):\n    return None\n")
+    assert not print_saved()
+    out = capsys.readouterr().out
+    assert "Saved, but it no longer passes: pad_left: not right yet, 0 of 8 stages" in out
+    assert "Your function returned None" in out
 
 
 def test_a_file_without_the_function_says_so(mine):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from tutorial_server.tables import compare, number, show_table
+from tutorial_server.display.tables import compare, number, show_table
 
 
 @pytest.mark.parametrize(

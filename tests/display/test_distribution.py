@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny import tiny_tokenizer
 
-from tutorial_server.distribution import bar, percent, show_distribution
+from tutorial_server.display.distribution import bar, percent, show_distribution
 
 TOKENIZER = tiny_tokenizer()
 

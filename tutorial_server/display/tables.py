@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from tutorial_server.token_text import pad, text_width
+from .token_text import pad, text_width
 
 # JupyterLab keeps inline styles with hex colours in a notebook it does not trust, and no
 # other styling. Text and background are both set, so that a dark theme changes neither.

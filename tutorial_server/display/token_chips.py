@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from tutorial_server.tables import FAINT, INK, panel
-from tutorial_server.token_text import (
+from .tables import FAINT, INK, panel
+from .token_text import (
     NO_TOKEN,
     is_control,
     text_width,

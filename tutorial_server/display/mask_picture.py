@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 
-from tutorial_server.tables import BLUE, FAINT, GRID, INK, LINE, PAPER, panel
-from tutorial_server.token_text import pad, text_width, visible
+from .tables import BLUE, FAINT, GRID, INK, LINE, PAPER, panel
+from .token_text import pad, text_width, visible
 
 FILLED, EMPTY = "■", "·"
 LARGEST = 32  # rows and columns drawn

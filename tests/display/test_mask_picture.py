@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tutorial_server.mask_picture import show_mask
+from tutorial_server.display.mask_picture import show_mask
 from tutorial_server.padding import may_attend
 
 CAUSAL = torch.ones(3, 3, dtype=torch.bool).tril()

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny import tiny_tokenizer
 
-from tutorial_server.token_chips import LINE_WIDTH, show_tokens
+from tutorial_server.display.token_chips import LINE_WIDTH, show_tokens
 
 TOKENIZER = tiny_tokenizer()
 

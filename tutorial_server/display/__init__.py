@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tutorial_server.distribution import Distribution, show_distribution
-from tutorial_server.mask_picture import MaskPicture, show_mask
-from tutorial_server.plots import Picture, plot_bars, plot_lines
-from tutorial_server.tables import Comparison, Table, compare, show_table
-from tutorial_server.token_chips import TokenChips, show_tokens
-from tutorial_server.token_text import token_labels, token_text
+from .distribution import Distribution, show_distribution
+from .mask_picture import MaskPicture, show_mask
+from .plots import Picture, plot_bars, plot_lines
+from .tables import Comparison, Table, compare, show_table
+from .token_chips import TokenChips, show_tokens
+from .token_text import token_labels, token_text
 
 __all__ = [
     "Comparison",

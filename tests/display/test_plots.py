@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tutorial_server.plots import height_text, plot_bars, plot_lines, tick_text
+from tutorial_server.display.plots import height_text, plot_bars, plot_lines, tick_text
 
 LABELS = ("tokens already in the answer", "time for the next token (ms)", "The cache pays")
 CURVES = {"uncached": ([1, 2, 3], [9.0, 10.0, 11.5]), "cached": ([1, 2, 3], [2.0, 2.1, 2.0])}

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from tutorial_server.tables import BLUE, FAINT, GRID, PAPER, panel
-from tutorial_server.token_chips import Chip
-from tutorial_server.token_text import pad, text_width
+from .tables import BLUE, FAINT, GRID, PAPER, panel
+from .token_chips import Chip
+from .token_text import pad, text_width
 
 BAR_WIDTH = 40  # columns of a bar that stands for 100 %
 EIGHTHS = ("", *"▏▎▍▌▋▊▉")

@@ -3,7 +3,7 @@ from tiny import tiny_tokenizer
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from tutorial_server.token_text import (
+from tutorial_server.display.token_text import (
     byte_alphabet,
     is_control,
     pad,
