@@ -217,7 +217,7 @@ def leave(connection: socket.socket, how: str) -> None:
 
 @contextmanager
 def serving(
-    load: Callable[[], Runner],
+    load: Callable[[], Runner] | None,
     settings: Settings | None = None,
     steps: Steps | None = None,
     ready: bool = True,

@@ -1,7 +1,9 @@
-"""The server as a process: its port, its ending by Ctrl-C, and what it says when it cannot serve."""
+"""The server as a process: its port, its end by Ctrl-C, what it says when it cannot serve."""
 
 import json
+import logging
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -13,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import Reply, events, joined, read_reply, request_bytes
+from server import Reply, events, read_reply, request_bytes
 from tiny import save_tiny, tiny_llama
 
-from tutorial_server.errors import TutorialServerError
-from tutorial_server.serving import bind
+from tutorial_server.cli import main
+from tutorial_server.errors import ModelError, TutorialServerError
+from tutorial_server.serving import _url, bind
 
 SECONDS_TO_END = 5.0
 LONG_ANSWER = 40_000
@@ -50,6 +53,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def change(file: Path, fields: dict[str, Any]) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+
+
+@pytest.fixture
+def uvicorn_loggers() -> Iterator[None]:
+    """Put back what uvicorn's own logging changes in this process."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access")]
+    before = [(list(logger.handlers), logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 class Process:
@@ -112,39 +126,30 @@ def assert_free(port: int) -> None:
     bind("127.0.0.1", port).close()
 
 
-def test_ctrl_c_with_a_stream_and_a_request_in_line(folder: Path) -> None:
+def test_ctrl_c_lets_short_answers_end_and_tells_the_others(folder: Path) -> None:
     with process("-m", "tutorial_server", "serve", "--model", str(folder)) as server:
         server.wait_for("/ready", 200)
+        short = server.open("/stream", token_limit=20)
         stream = server.open("/stream", token_limit=LONG_ANSWER)
         assert b"200 OK" in stream.recv(4096)
         waiting = server.open("/generate", token_limit=LONG_ANSWER)
         time.sleep(0.2)
         code, stderr = server.interrupt()
+        ended = read_reply(short)
         rest = b"".join(iter(lambda: stream.recv(65536), b""))
         refusal = read_reply(waiting)
-        stream.close()
-        waiting.close()
+        for connection in (short, stream, waiting):
+            connection.close()
     assert code == 130
     assert_calm(stderr)
+    assert events(ended.body)[-1] == ("message", "[DONE]")
+    assert rest.endswith(b"\r\n0\r\n\r\n"), "the stream was ended, not cut"
     assert b"event: error\ndata: " in rest
     assert b"[DONE]" not in rest
-    assert rest.endswith(b"\r\n0\r\n\r\n"), "the stream was ended, not cut"
     assert refusal.status == 500
     assert "stopped" in refusal.json()["detail"]
+    assert "hello" not in stderr, "prompts are not logged"
     assert_free(server.port)
-
-
-def test_ctrl_c_lets_a_short_answer_end(folder: Path) -> None:
-    with process("-m", "tutorial_server", "serve", "--model", str(folder)) as server:
-        server.wait_for("/ready", 200)
-        stream = server.open("/stream", token_limit=30)
-        code, stderr = server.interrupt()
-        found = events(read_reply(stream).body)
-        stream.close()
-    assert code == 130
-    assert_calm(stderr)
-    assert found[-1] == ("message", "[DONE]")
-    assert joined(found)
 
 
 def test_ctrl_c_while_the_model_loads() -> None:
@@ -154,3 +159,73 @@ def test_ctrl_c_while_the_model_loads() -> None:
     assert code == 130
     assert_calm(stderr)
     assert_free(server.port)
+
+
+def test_a_load_that_fails_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any, uvicorn_loggers: None
+) -> None:
+    def load_model(*args: Any, **kwargs: Any) -> Any:
+        raise ModelError("The disk is full; make room.")
+
+    monkeypatch.setattr("tutorial_server.api.load_model", load_model)
+    assert main(["serve", "--port", "0"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Listening on http://127.0.0.1:")
+    assert captured.err.splitlines()[-1] == "tutorial-server: The disk is full; make room."
+    assert_calm(captured.err)
+
+
+def test_a_taken_port_is_known_before_anything_is_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(
+        "tutorial_server.api.load_model", lambda *args, **kwargs: pytest.fail("it loaded")
+    )
+    with bind("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    sentence = f"Cannot listen on 127.0.0.1 port {port} (Address already in use); "
+    assert capsys.readouterr().err == (
+        f"tutorial-server: {sentence}choose another with --host and --port.\n"
+    )
+
+
+def test_a_bound_port_takes_connections_at_once() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            assert connection.getpeername() == ("127.0.0.1", port)
+    assert_free(port)
+
+
+def test_a_port_is_free_again_at_once_after_connections() -> None:
+    with bind("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        served, _ = listener.accept()
+        served.close()  # this side leaves first, and waits out its time
+    assert_free(port)
+    client.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "::1"])
+def test_hosts(host: str) -> None:
+    if host == "::1" and not can_speak_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with bind(host, 0) as listener:
+        assert listener.getsockname()[1] > 0
+        assert re.fullmatch(r"http://(\d+(\.\d+){3}|\[::1\]):\d+", _url(listener))
+
+
+def can_speak_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 80, "..", "300.1.1.1", "\0"])
+def test_hosts_that_are_none(host: str) -> None:
+    with pytest.raises(TutorialServerError, match="choose another"):
+        bind(host, 0)

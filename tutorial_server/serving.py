@@ -16,7 +16,8 @@ from .steps import Steps
 def bind(host: str, port: int) -> socket.socket:
     """Take a port before the model loads, so that a taken one is known at once.
 
-    Who connects from now on waits until the server takes up its work. Port 0 takes a free one. Raises TutorialServerError.
+    Who connects from now on waits until the server takes up its work. Port 0 takes a
+    free one. Raises TutorialServerError.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

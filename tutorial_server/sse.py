@@ -29,7 +29,9 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[tuple[str, str]]:
     and so is an event that breaks off before its empty line, as the standard asks.
     """
     event, data = "message", []  # type: tuple[str, list[str]]
-    for line in _lines(chunks):
+    for number, line in enumerate(_lines(chunks)):
+        if number == 0:
+            line = line.removeprefix("\ufeff")
         field, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if not line:
@@ -39,7 +41,7 @@ def read_events(chunks: Iterable[bytes]) -> Iterator[tuple[str, str]]:
         elif field == "data":
             data.append(value)
         elif field == "event":
-            event = value
+            event = value or "message"
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:

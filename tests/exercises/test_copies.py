@@ -87,6 +87,11 @@ def test_copies_are_made_once_and_an_update_overwrites_nothing(course, mine):
     assert (mine / NAME).read_text() == "mine now"
 
 
+def test_a_copy_has_no_outputs_yet(copy):
+    cells = json.loads(copy.read_text())["cells"]
+    assert [c["outputs"] for c in cells if c["cell_type"] == "code"] == [[], []]
+
+
 def test_links_to_the_lessons_still_lead_there(copy, course):
     link = sources(copy)[0].removeprefix("[x](").removesuffix(")")
     assert (copy.parent / link).resolve() == course / "notebooks" / "00_a"

@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from html import unescape
 
 import pytest
 import torch
 
 from tutorial_server.exercises import Report, check, check_saved, hint, reveal, status, trial
 from tutorial_server.exercises.lesson02 import PAD_LEFT, ROWS
+from tutorial_server.exercises.show import show
 from tutorial_server.exercises.trial import try_out
 from tutorial_server.padding import pad_left as reference
 
@@ -265,11 +267,42 @@ def test_the_text_is_exact(capsys):
 def test_the_table_says_the_same_in_words_and_survives_without_trust():
     right_padded.__name__ = "pad_left"
     html = check(right_padded).to_html()
-    for word in ("ok", "WRONG", "not reached", "expected", "yours", "hint", "[8, 0, 0]"):
-        assert word in html
+    text = unescape(html).replace("\xa0", " ")
+    for word in ("ok", "WRONG", "not reached", "expected", "yours", "hint", "<br> [8, 0, 0]]"):
+        assert word in text
     assert "<style" not in html
     assert "<svg" not in html
     assert "hsl(" not in html
+
+
+VALUES = [
+    (torch.tensor([[5, 6], [10, 8]]), "int64 [2, 2]\n[[ 5,  6],\n [10,  8]]"),
+    (torch.tensor([[[True, False]]]), "bool [1, 1, 2]\n[[1, 0]]"),
+    (torch.tensor([1.5, float("-inf"), 1 / 3]), "float32 [3]\n[1.5, -inf, 0.3333]"),
+    (torch.tensor(3), "int64 []: 3"),
+    (torch.zeros(0, 3), "float32 [0, 3]\n[]"),
+    (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … 20 in all]"),
+    ((1,), "(1,)"),
+    ("a\nb", "'a\\n'\n'b'"),
+    ("", "''"),
+    ([{"role": "user"}, {"role": "x"}], "[{'role': 'user'},\n {'role': 'x'}]"),
+    (None, "None"),
+    (b"ab", "b'ab'"),
+    (object(), "<object>"),
+    (Nasty(), "<a Nasty that cannot be printed>"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), VALUES, ids=[t[:12] for _, t in VALUES])
+def test_values_are_printed_small(value, text):
+    assert show(value) == text
+
+
+def test_large_values_are_cut():
+    assert len(show(torch.rand(100, 100))) < 700
+    assert show(torch.rand(30, 1)).endswith("… 30 rows in all]")
+    assert len(show("x" * 10_000)) < 300
+    assert len(show({i: i for i in range(1000)})) < 300
 
 
 def test_what_a_learner_writes_cannot_break_the_table():

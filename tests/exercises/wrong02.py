@@ -85,10 +85,15 @@ def mask_of_bools(sequences, pad_id):
     return rows(sequences, pad_id, torch.Tensor.bool)
 
 
-@wrong("pad_left", "returns a list")
+@wrong("pad_left", "ids is a list")
 def lists_not_tensors(sequences, pad_id):
     ids, mask = rows(sequences, pad_id)
     return ids.tolist(), mask.tolist()
+
+
+@wrong("pad_left", "mask first")
+def swaps_the_results(sequences, pad_id):
+    return rows(sequences, pad_id)[::-1]
 
 
 @wrong("pad_left", "Return 2 values")
@@ -178,7 +183,7 @@ def first_row_for_all(mask):
     return (mask[:1].cumsum(dim=-1) - 1).clamp(min=0).expand_as(mask)
 
 
-@wrong("position_ids", "positions are float32")
+@wrong("position_ids", "whole numbers")
 def float_positions(mask):
     return (mask.float().cumsum(dim=-1) - 1).clamp(min=0)
 
@@ -285,13 +290,18 @@ def no_batch_at_all(mask):
     return causal(mask)[None, None]
 
 
+@wrong("may_attend", "padding rule alone")
+def pads_for_all_alike(mask):
+    return mask.bool()[:, None, None, :]
+
+
 @wrong("may_attend", "added to scores")
 def additive(mask):
     allowed = causal(mask) & mask.bool()[:, None, None, :]
     return torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf"))
 
 
-@wrong("may_attend", "result is int64")
+@wrong("may_attend", "allowed has numbers")
 def ones_and_zeros(mask):
     return (causal(mask) & mask.bool()[:, None, None, :]).long()
 
@@ -340,6 +350,11 @@ def as_it_was_given(ids, mask, tokens):
 def counts_from_one(ids, mask, tokens):
     ids, mask = grown(ids, mask, tokens)
     return ids, mask, mask.sum(dim=1, keepdim=True)
+
+
+@wrong("append_tokens", "One too few")
+def the_last_tokens_position(ids, mask, tokens):
+    return (*grown(ids, mask, tokens), mask.sum(dim=1, keepdim=True) - 1)
 
 
 @wrong("append_tokens", r"positions has shape \[2\]")

@@ -24,46 +24,58 @@ def expect(holds: Any, hint: str, *, expected: Any, got: Any) -> None:
         raise Wrong(hint, expected=expected, got=got)
 
 
-def instance(got: Any, kinds: type | tuple[type, ...], expected: str, hint: str = "") -> None:
+def instance(
+    got: Any, kinds: type | tuple[type, ...], expected: str, what: str = "", hint: str = ""
+) -> None:
     """Ask for a type; `expected` says which in words, e.g. "a list of token ids"."""
     if isinstance(got, kinds) and not (isinstance(got, bool) and kinds is int):
         return
-    if got is None:
+    if got is None and not what:
         hint = "Your function returned None. Does it end with a `return`?"
+    said = f"{what} is" if what else "Your function returns"
     raise Wrong(
-        hint or f"Your function returns {kind(got)}, and {expected} is asked for.",
-        expected=Words(expected),
-        got=Words(kind(got)) if got is None else got,
+        hint or f"{said} {kind(got)}, and {expected} is asked for.",
+        expected=Words(f"{what}: {expected}" if what else expected),
+        got=named(what, got) if what else got,
     )
 
 
 def unpack(got: Any, *names: str) -> tuple[Any, ...]:
     """Ask for a tuple (or list) of as many values as `names`, and give them."""
     asked = f"{len(names)} values: {', '.join(names)}"
-    instance(got, (tuple, list), asked, f"Return {asked}; {kind(got)} came alone.")
+    instance(got, (tuple, list), asked, hint=f"Return {asked}; {kind(got)} came alone.")
     if len(got) != len(names):
         raise Wrong(f"Return {asked}; {len(got)} came.", expected=Words(asked), got=got)
     return tuple(got)
 
 
 def tensor(
-    got: Any,
-    what: str,
-    dtype: torch.dtype | None = None,
-    shape: Sequence[int] | None = None,
-    hint: str = "",
-    diagnose: Sequence[Diagnosis] = (),
+    got: Any, what: str, dtype: torch.dtype | None = None, shape: Sequence[int] | None = None
 ) -> None:
-    """Ask for a tensor, of a dtype and a shape if given: type first, then number format."""
-    wanted = _name(dtype) if dtype else "a tensor"
-    instance(got, Tensor, f"{what}: {wanted} tensor" if dtype else f"{what}: {wanted}")
-    if dtype is not None and got.dtype != dtype:
-        fault = f"{what} is {_name(got.dtype)}, and {wanted} is asked for."
-        _fail(got, Words(f"{what}: {wanted}"), what, hint or fault, diagnose)
-    if shape is not None and list(got.shape) != list(shape):
-        fault = f"{what} has shape {list(got.shape)}, and {list(shape)} is asked for."
-        expected = Words(f"{what} of shape {list(shape)}")
-        _fail(got, expected, what, hint or fault, diagnose)
+    """Ask for a tensor, and for a number format and a shape where they are given."""
+    instance(got, Tensor, "a tensor", what)
+    if dtype is not None:
+        has_dtype(got, what, dtype)
+    if shape is not None:
+        has_shape(got, what, shape)
+
+
+def has_dtype(got: Any, what: str, dtype: torch.dtype, hint: str = "", *known: Diagnosis) -> None:
+    """Ask for a tensor's number format."""
+    instance(got, Tensor, "a tensor", what)
+    if got.dtype != dtype:
+        name = str(dtype).removeprefix("torch.")
+        found = str(got.dtype).removeprefix("torch.")
+        hint = hint or f"{what} is {found}, and {name} is asked for: say dtype={dtype}."
+        _fail(got, Words(f"{what}: {name}"), what, hint, known)
+
+
+def has_shape(got: Any, what: str, shape: Sequence[int], hint: str = "", *known: Diagnosis) -> None:
+    """Ask for a tensor's shape."""
+    instance(got, Tensor, "a tensor", what)
+    if list(got.shape) != list(shape):
+        hint = hint or f"{what} has shape {list(got.shape)}, and {list(shape)} is asked for."
+        _fail(got, Words(f"{what}: shape {list(shape)}"), what, hint, known)
 
 
 def equal(
@@ -140,7 +152,3 @@ def _fits(got: Any, wrong: Any, atol: float, where: Tensor | None) -> bool:
         return bool(wrong(got)) if callable(wrong) else same(got, wrong, atol, where)
     except Exception:
         return False
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

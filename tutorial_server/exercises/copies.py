@@ -32,8 +32,17 @@ def _copy(shipped: Path) -> bool:
     with folder.lock():
         if copy.exists():
             return False
-        folder.write(copy, _relinked(shipped.read_text(encoding="utf-8"), shipped, copy))
+        folder.write(copy, _fresh(shipped, copy))
     return True
+
+
+def _fresh(shipped: Path, copy: Path) -> str:
+    """A notebook as if never run: its outputs would tell what a bug hunt is about."""
+    book = _read(shipped)
+    for cell in book["cells"]:
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+    return _relinked(_text(book), shipped, copy)
 
 
 def _relinked(text: str, shipped: Path, copy: Path) -> str:
@@ -84,7 +93,7 @@ def restore(task: Task, current: Any = None) -> str:
         kept = _keep(task, current)
         if book is not None and stub is not None:
             kept += _put_stub(book, stub, task)
-            folder.write(copy, json.dumps(book, indent=1, ensure_ascii=False) + "\n")
+            folder.write(copy, _text(book))
             said += f" Its cell in {folder.short(copy)} holds the stub again."
     progress.forgotten(task.name)
     if kept:
@@ -141,6 +150,10 @@ def _place(cells: list[Cell], stub: Cell) -> Cell:
 def _read(notebook: Path) -> dict[str, Any]:
     book: dict[str, Any] = json.loads(notebook.read_text(encoding="utf-8"))
     return book
+
+
+def _text(book: dict[str, Any]) -> str:
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"  # as Jupyter writes it
 
 
 def _task_of(cell: Cell) -> str | None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..padding import may_attend, pad_left, position_ids
-from .compare import Diagnosis, equal, expect, gives, tensor, unpack
+from .compare import Diagnosis, equal, expect, gives, has_dtype, has_shape, tensor, unpack
 from .task import Stage, Task, Words
 
 # pad_left. Unequal rows, the longest first, so that a change of order shows.
@@ -15,9 +15,7 @@ ROWS = [[5, 6, 7], [8]]
 
 def _pad_type(fn: Any) -> None:
     for what, got in zip(("ids", "mask"), unpack(fn(ROWS, 0), "ids", "mask"), strict=True):
-        found = str(getattr(got, "dtype", "")).removeprefix("torch.")
-        tensor(got, what)
-        tensor(got, what, torch.int64, hint=f"{what} is {found}. Say dtype=torch.int64.")
+        has_dtype(got, what, torch.int64)
 
 
 def _pad_shape(fn: Any) -> None:
@@ -31,7 +29,7 @@ def _pad_shape(fn: Any) -> None:
             (lambda t: list(t.shape) == [3, 2], turned),
             (lambda t: t.dim() == 1, flat),
         ]
-        tensor(got, what, shape=[2, 3], hint=general, diagnose=known)
+        has_shape(got, what, [2, 3], general, *known)
 
 
 def _pad_edges(fn: Any) -> None:
@@ -102,6 +100,10 @@ PAD_LEFT = Task(
                 "keep their order.",
             ),
             (
+                [[1, 1, 1], [0, 0, 1]],
+                "You return the mask first. The order is ids, mask.",
+            ),
+            (
                 [[0, 0, 8], [5, 6, 7]],
                 "Your rows have changed places. Row b must be sequence b, or people get each "
                 "other's answers.",
@@ -166,11 +168,8 @@ def _real(mask: Tensor) -> Tensor:
 
 
 def _position_type(fn: Any) -> None:
-    got = fn(LEFT)
-    tensor(got, "positions")
-    found = str(got.dtype).removeprefix("torch.")
-    asked = f"positions are {found}. They look up rows of a table, so they must be int64."
-    tensor(got, "positions", torch.int64, hint=asked)
+    asked = "positions look up rows of a table, so they are whole numbers: int64, like the mask."
+    has_dtype(fn(LEFT), "positions", torch.int64, asked)
 
 
 def _position_shape(fn: Any) -> None:
@@ -178,7 +177,7 @@ def _position_shape(fn: Any) -> None:
     general = f"positions have shape {list(got.shape)}. One for each place of the mask: [3, 4]."
     one_row = "You give one row of positions for all. Each row has its own number of pads."
     known = [(lambda t: t.numel() == 4, one_row)]
-    tensor(got, "positions", shape=[3, 4], hint=general, diagnose=known)
+    has_shape(got, "positions", [3, 4], general, *known)
 
 
 def _position_at_pads(fn: Any) -> None:
@@ -279,16 +278,13 @@ def _queries(mask: Tensor) -> Tensor:
 
 
 def _attend_type(fn: Any) -> None:
-    got = fn(PADDED)
-    tensor(got, "allowed")
-    found = str(got.dtype).removeprefix("torch.")
-    general = f"The result is {found}. True and False are asked for: torch.bool."
     additive = (
-        "The result has 0 and −inf, to be added to scores. Here True stands for may look, "
+        "Yours has 0 and −inf, to be added to scores. Here True stands for may look and "
         "False for may not: torch.bool."
     )
-    known = [(lambda t: bool(torch.isinf(t).any() or (t < -1e4).any()), additive)]
-    tensor(got, "allowed", torch.bool, hint=general, diagnose=known)
+    general = "allowed has numbers, and True and False are asked for: torch.bool."
+    known = (lambda t: bool((t < -1e4).any()), additive)
+    has_dtype(fn(PADDED), "allowed", torch.bool, general, known)
 
 
 def _attend_shape(fn: Any) -> None:
@@ -296,11 +292,13 @@ def _attend_shape(fn: Any) -> None:
     general = f"The shape is {list(got.shape)}. Asked for is [B, 1, T, T], here [2, 1, 3, 3]."
     heads = "The dimension for the heads is missing: [B, 1, T, T]. Put it in with [:, None]."
     batch = "There is one square for the whole batch. Each row has its own pads: [B, 1, T, T]."
+    queries = "This is the padding rule alone. Each token that looks gets a row: [B, 1, T, T]."
     known = [
         (lambda t: list(t.shape) == [2, 3, 3], heads),
         (lambda t: list(t.shape) in ([3, 3], [1, 3, 3], [1, 1, 3, 3]), batch),
+        (lambda t: list(t.shape) in ([2, 1, 1, 3], [2, 1, 3]), queries),
     ]
-    tensor(got, "allowed", shape=[2, 1, 3, 3], hint=general, diagnose=known)
+    has_shape(got, "allowed", [2, 1, 3, 3], general, *known)
 
 
 def _allows(name: str, about: str, mask: Tensor, hint: str, *known: Diagnosis) -> Stage:
@@ -475,6 +473,7 @@ APPEND_TOKENS = Task(
             "positions",
             "A fourth token has position 3: counting starts at 0.",
             ([[4]], "One too many: the row has 4 tokens now, but counting starts at 0."),
+            ([[2]], "One too few: at position 2 stands the last token before the new one."),
         ),
         gives(
             "padded",

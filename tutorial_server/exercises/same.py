@@ -59,8 +59,10 @@ def _tensors_differ(got: Tensor, expected: Tensor, atol: float, where: Tensor | 
         return f"in shape: {list(expected.shape)} expected, {list(got.shape)} came"
     apart = _apart(got, expected, atol, where)
     at = apart.nonzero()[0].tolist() if apart.any() else []
+    count = apart.numel() if where is None else int(where.sum())
+    that = "" if where is None else " that count"
     place = ", ".join(str(i) for i in at)
-    return f"in {int(apart.sum())} of {apart.numel()} places, first at [{place}]"
+    return f"in {int(apart.sum())} of {count} places{that}, first at [{place}]"
 
 
 def _sequences_differ(got: Sequence[Any], expected: Sequence[Any], unit: str) -> str:

@@ -55,17 +55,28 @@ def _show(value: Any) -> str:
         return _tensor(value)
     if isinstance(value, tuple) and any(is_tensor(v) for v in value):
         return "(" + ",\n ".join(_hang("", show(v)).replace("\n", "\n ") for v in value) + ")"
-    if isinstance(value, str | bytes):
+    if isinstance(value, str):
+        return "\n".join(map(_middle, map(repr, _text_lines(value))))
+    if isinstance(value, bytes):
         return _middle(repr(value))
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, list | tuple) and all(isinstance(v, int | float | str) for v in value):
         return _row(list(value), "()" if isinstance(value, tuple) else "[]")
+    if isinstance(value, list) and value and all(isinstance(v, dict) for v in value):
+        return "[" + ",\n ".join(_long(repr(v)) for v in value[:MAX_ROWS]) + "]"
     if isinstance(value, list | tuple | dict | set | int | type(None) | range):
         return _long(repr(value))
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{kind(value)} {value.__name__}"
     return _long(repr(value)) if _plain(value) else f"<{type(value).__name__}>"
+
+
+def _text_lines(text: str) -> list[str]:
+    """Cut a text after its line ends, so that each is on a line of its own, in quotes."""
+    lines = text.splitlines(keepends=True) or [""]
+    hidden = f"… {len(lines)} lines in all"
+    return lines if len(lines) <= MAX_ROWS else [*lines[:MAX_ROWS], hidden]
 
 
 def _plain(value: Any) -> bool:
