@@ -298,6 +298,13 @@ def test_a_senseless_length_is_refused(server: Server, length: str) -> None:
         assert read_reply(connection).status == 400
 
 
+def test_the_same_length_twice_is_one(server: Server) -> None:
+    length = f"{len(body())}, {len(body())}"
+    with server.connect() as connection:
+        connection.sendall(request_bytes("POST", "/generate", body(), {"Content-Length": length}))
+        assert read_reply(connection).status == 200
+
+
 @pytest.mark.parametrize("path", ROUTES)
 def test_expect_100_continue(server: Server, path: str) -> None:
     headers = {"Expect": "100-continue", "Content-Length": str(len(body()))}

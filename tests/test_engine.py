@@ -308,11 +308,11 @@ def test_wrong_logits_break_those_who_run_and_nobody_else(start: Any, name: str)
 
     async def work() -> None:
         runner.wrong = WRONG_LOGITS[name]
-        answers = [await engine.submit(request(tokens=50)) for _ in range(4)]
+        answers = [await engine.submit(request(tokens=20)) for _ in range(4)]
         failed = 0
         for answer in answers:
             try:
-                assert (await answer.finished()).text == text_of(tokens=50)
+                assert (await answer.finished()).text == text_of(tokens=20)
             except GenerationFailed as error:
                 assert "log says why" in str(error)
                 failed += 1
@@ -464,6 +464,30 @@ def test_stopping_ends_who_runs_and_who_waits(start: Any, runner: GatedRunner) -
     assert (engine.state().waiting, engine.state().running) == (0, 0)
     assert engine.state().error is None
     assert "engine" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_stopping_while_prompts_are_encoded_refuses_them(start: Any) -> None:
+    gate = threading.Event()
+
+    def render(messages: Any, add_generation_prompt: bool = True) -> str:
+        if ready.is_set():
+            gate.wait(20)
+        return "".join(message["content"] for message in messages)
+
+    ready = threading.Event()
+    engine = start(steps=Steps(render_chat=render))
+    ready.set()
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(engine.submit(request())) for _ in range(3)]
+        await asyncio.sleep(0.02)
+        engine.stop(timeout=0)
+        gate.set()
+        for task in tasks:
+            with pytest.raises(NotReady, match="stopped"):
+                await task
+
+    in_loop(work)
 
 
 def test_stopping_does_not_wait_for_a_load() -> None:

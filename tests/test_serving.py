@@ -133,12 +133,14 @@ def test_ctrl_c_lets_short_answers_end_and_tells_the_others(folder: Path) -> Non
         stream = server.open("/stream", token_limit=LONG_ANSWER)
         assert b"200 OK" in stream.recv(4096)
         waiting = server.open("/generate", token_limit=LONG_ANSWER)
+        half = socket.create_connection(("127.0.0.1", server.port))
+        half.sendall(request_bytes("POST", "/generate", {"prompt": "hello"})[:-3])
         time.sleep(0.2)
         code, stderr = server.interrupt()
         ended = read_reply(short)
         rest = b"".join(iter(lambda: stream.recv(65536), b""))
         refusal = read_reply(waiting)
-        for connection in (short, stream, waiting):
+        for connection in (short, stream, waiting, half):
             connection.close()
     assert code == 130
     assert_calm(stderr)
@@ -156,6 +158,20 @@ def test_ctrl_c_while_the_model_loads() -> None:
     with process("-c", NEVER_LOADED, "serve") as server:
         assert server.get("/ready").status == 503
         code, stderr = server.interrupt()
+    assert code == 130
+    assert_calm(stderr)
+    assert_free(server.port)
+
+
+def test_ctrl_c_twice_ends_at_once(folder: Path) -> None:
+    flags = ["--model", str(folder), "--shutdown-seconds", "60"]
+    with process("-m", "tutorial_server", "serve", *flags) as server:
+        server.wait_for("/ready", 200)
+        with server.open("/stream", token_limit=LONG_ANSWER) as stream:
+            assert b"200 OK" in stream.recv(4096)
+            os.killpg(server.popen.pid, signal.SIGINT)
+            time.sleep(0.3)
+            code, stderr = server.interrupt()
     assert code == 130
     assert_calm(stderr)
     assert_free(server.port)

@@ -77,7 +77,7 @@ class Engine:
         A load cannot be interrupted, and nobody waits for it.
         """
         self._abandon_all()
-        self._encoder.shutdown(wait=False, cancel_futures=True)
+        self._encoder.shutdown(wait=False)
         if self._runner is not None:
             self._thread.join(timeout)
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -11,6 +12,8 @@ from .config import Settings
 from .engine import Engine
 from .errors import TutorialServerError
 from .steps import Steps
+
+HANG_UP_SECONDS = 0.5  # for last events to reach their clients
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -43,10 +46,23 @@ class PatientServer(uvicorn.Server):
         self._engine = engine
         self._grace = grace
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to shut down; who presses Ctrl-C again does not want to wait."""
+        if self.should_exit:
+            os._exit(128 + sig)
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, and set the engine its time."""
-        asyncio.get_running_loop().call_later(self._grace, self._engine.stop, 0.0)
+        """Shut down as uvicorn does, and set the engine and the clients their time."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._grace, self._engine.stop, 0.0)
+        loop.call_later(self._grace + HANG_UP_SECONDS, self._hang_up)
         await super().shutdown(sockets)
+
+    def _hang_up(self) -> None:
+        """Leave clients that have not sent their whole body, or do not read."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def learner_steps() -> Steps:

@@ -1,5 +1,6 @@
 """What has passed is saved whole, proven from its file, and nothing is ever lost."""
 
+import functools
 import subprocess
 import sys
 
@@ -94,6 +95,38 @@ def with_a_tool(sequences, pad_id):
 
 
 with_a_tool.__name__ = "pad_left"
+
+
+def once(function):
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@functools.cache
+def cached_width(rows):
+    return max(map(len, rows))
+
+
+@torch.no_grad()
+@once
+def decorated(sequences, pad_id):
+    width = cached_width(tuple(map(tuple, sequences)))
+    ids = [[pad_id] * (width - len(s)) + list(s) for s in sequences]
+    return torch.tensor(ids), pad_ones(sequences)
+
+
+def test_decorators_are_taken_along():
+    alone = standalone(decorated, "decorated")
+    assert alone.missing == {}
+    assert "@torch.no_grad()\n@once\ndef decorated(" in alone.text
+    assert "@functools.cache\ndef cached_width(" in alone.text
+    assert "def once(function):" in alone.text
+    space = {}
+    exec(alone.text, space)
+    assert space["decorated"]([[5], [6, 7]], 0)[0].tolist() == [[0, 5], [6, 7]]
 
 
 def test_what_it_leans_on_is_named_and_the_pass_stands():

@@ -16,9 +16,9 @@ LESSONS = [lesson for lesson in registry.LESSONS if lesson.tasks()]
 
 # In which lesson a module of the package is first talked about; others may be used from 00 on.
 TAUGHT = {
-    "chat": 1, "padding": 2, "runner": 3, "sampling": 4, "decoding": 5, "sequence": 5,
-    "bench": 5, "detokenize": 6, "sse": 6, "schemas": 7, "engine": 7, "answer": 7, "api": 7,
-    "steps": 7, "serving": 7, "reading": 7,
+    "chat": 1, "padding": 2, "logits": 3, "runner": 3, "sampling": 4, "bench": 5,
+    "decoding": 5, "memory": 5, "sequence": 5, "detokenize": 6, "sse": 6, "answer": 7, "api": 7,
+    "background": 7, "engine": 7, "reading": 7, "schemas": 7, "serving": 7, "steps": 7,
 }  # fmt: skip
 
 tasks = pytest.mark.parametrize("task", TASKS, ids=lambda t: t.name)

@@ -1,9 +1,9 @@
 """Cases of lesson 05: the size of a cache, one step with it, the loop, and sharing it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
 from typing import Any
 
 import torch
@@ -23,18 +23,20 @@ ATOL = 1e-3  # between a step alone and a whole prompt; logits here are 1 to 10
 
 @contextmanager
 def _counted(model: Any) -> Iterator[list[int]]:
-    """Note how many positions each forward pass reads."""
+    """Note how many positions each forward pass reads, however the model is called."""
     read: list[int] = []
+    inner, forward = model.model, model.model.forward  # what every way of calling leads to
 
-    def note(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        ids = kwargs.get("input_ids", args[0] if args else None)
-        read.append(0 if ids is None else ids.shape[-1])
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        given = [*args[:1], kwargs.get("input_ids"), kwargs.get("inputs_embeds")]
+        read.append(next(x.shape[1] for x in given if x is not None))
+        return forward(*args, **kwargs)
 
-    hook = model.register_forward_pre_hook(note, with_kwargs=True)
+    inner.forward = noting
     try:
         yield read
     finally:
-        hook.remove()
+        del inner.forward
 
 
 def _logits(model: Any, ids: Sequence[int]) -> Tensor:
@@ -101,7 +103,7 @@ def _grows(fn: Any, small: tuple[int, int], large: tuple[int, int], times: int, 
     expect(
         many == times * one,
         hint,
-        expected=Words(f"{times} × the {one:,} bytes of {small[0]} tokens, {small[1]} bytes each"),
+        expected=Words(f"{times} × the {one} of tokens = {small[0]}, bytes_per_value = {small[1]}"),
         got=many,
     )
 
@@ -389,14 +391,14 @@ DECODE = Task(
 UNUSED = (0, VOCABULARY - 1)  # ids that the answer does not hold, below and above all that it does
 
 
-@cache
+@functools.cache
 def _right() -> list[int]:
     """The first ten ids of the answer, computed the naive way."""
     return _greedy(tiny_model(), PROMPT, 10)
 
 
-def _answer(fn: Any, count: int, stop_ids: Iterable[int] = ()) -> Any:
-    return fn(tiny_model(), torch.tensor([PROMPT]), count, frozenset(stop_ids))
+def _answer(fn: Any, count: int, stop_ids: Collection[int] = frozenset()) -> Any:
+    return fn(tiny_model(), torch.tensor([PROMPT]), count, stop_ids)
 
 
 def _greedy_type(fn: Any) -> None:
@@ -459,6 +461,12 @@ def _greedy_tokens(fn: Any) -> None:
 def _greedy_stop(fn: Any) -> None:
     right = _right()
     got = _answer(fn, 6, {right[3]})
+    if got == right[:6] and _answer(fn, 6, [right[3]]) == right[:3]:
+        hint = (
+            "Your answer runs past the stop id. You ask whether a tensor is in stop_ids, and a "
+            "set never finds one: ask about int(token)."
+        )
+        raise Wrong(hint, expected=right[:3], got=got)
     known: list[Diagnosis] = [
         (right[:4], "Your answer holds the stop id. It is a signal, not a part of the answer."),
         (right[:6], "Your answer runs past the stop id, until the limit. Ask after each token."),
@@ -530,6 +538,14 @@ def _greedy_whole(fn: Any) -> None:
     equal(fn(model, torch.tensor([prompt]), 24, frozenset()), right, "ids", hint)
 
 
+_A_SET = (
+    (
+        TypeError,
+        "not subscriptable",
+        "stop_ids is a set and has no first one. Ask whether the token is in it.",
+    ),
+)
+
 GENERATE_GREEDY = Task(
     name="generate_greedy",
     lesson=5,
@@ -550,18 +566,12 @@ GENERATE_GREEDY = Task(
         Stage("type", "a list of ints", _greedy_type),
         Stage("limit", "max_new_tokens ids where nothing ends the turn", _greedy_limit),
         Stage("tokens", "the most probable token each time", _greedy_tokens),
-        Stage("stop", "a stop id ends the answer, and is not in it", _greedy_stop),
+        Stage("stop", "a stop id ends the answer, and is not in it", _greedy_stop, _A_SET),
         Stage(
             "any stop id",
             "there may be several, and any of them ends it",
             _greedy_any,
-            raises=(
-                (
-                    TypeError,
-                    "not subscriptable",
-                    "stop_ids is a set and has no first one. Ask whether the token is in it.",
-                ),
-            ),
+            raises=_A_SET,
         ),
         Stage(
             "at once",

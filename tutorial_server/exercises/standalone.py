@@ -58,7 +58,7 @@ class _Collector:
     def text(self, name: str) -> str:
         """Write the file: imports, then the pieces in the order in which they are needed."""
         about = f'"""{name}, saved by tutorial_server.exercises when it passed its check."""'
-        code = getattr(self.thing, "__code__", None)
+        code = _code(self.thing)
         late = code is not None and code.co_flags & __future__.annotations.compiler_flag
         future = ["from __future__ import annotations"] if late else []
         blocks = [about, "\n".join(future + sorted(self.imports)), *self.pieces]
@@ -71,7 +71,7 @@ class _Collector:
         if found is None:
             self.missing[name] = "its text was not found in a cell; define it at the top of one"
             return
-        for free in getattr(getattr(thing, "__code__", None), "co_freevars", ()):
+        for free in getattr(_code(thing), "co_freevars", ()):
             self.missing[free] = "it belongs to the function around yours"
         self._take(found.text)
 
@@ -116,6 +116,11 @@ class _Collector:
             self._take(found.text)
         else:
             self.missing[name] = f"a {type(value).__name__} made elsewhere in your notebook"
+
+
+def _code(thing: Any) -> CodeType | None:
+    """The code of the function itself, under its decorators."""
+    return getattr(inspect.unwrap(thing), "__code__", None)
 
 
 def _names_used(text: str) -> list[str]:
