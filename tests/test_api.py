@@ -346,7 +346,8 @@ def test_a_load_that_fails_is_503_for_ever(broken: Callable[[], Runner]) -> None
 
 def test_health_answers_while_the_model_works_and_prompts_are_encoded() -> None:
     long = "hello <|im_end|> " * 3000
-    with gated(tiny_llama()) as (server, runner), server.open_stream(token_limit=400):
+    endless = replace(tiny_llama(), stop_ids=frozenset())
+    with gated(endless) as (server, runner), server.open_stream(token_limit=400):
         runner.open()
         encoding, _ = in_background(lambda: server.post("/generate", prompt=long))
         times = []
@@ -597,11 +598,14 @@ BROKEN_EVENTS = {
 def test_a_broken_sse_event(name: str, caplog: Any) -> None:
     steps = Steps(sse_event=BROKEN_EVENTS[name])
     with gated(tiny_llama(), steps=steps) as (server, runner):
-        runner.open()
+        runner.allow(6)
         reply = server.post("/stream", prompt=SECRET, token_limit=50)
         assert_broke_off(reply)
         assert SECRET not in caplog.text
+        runner.wait_begun(7)
+        runner.open()
         server.wait_line(waiting=0, running=0)
+        assert runner.passes <= 7 + 2, "nobody is there to read more"
         assert server.generate(token_limit=5)["token_count"] == 5
 
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ each_route = pytest.mark.parametrize("path", ROUTES)
 
 @pytest.fixture
 def running() -> Iterator[tuple[Server, GatedRunner]]:
-    with gated(tiny_llama()) as pair:
+    endless = replace(tiny_llama(), stop_ids=frozenset())
+    with gated(endless) as pair:
         yield pair
 
 
@@ -128,7 +130,7 @@ def test_leaving_before_the_prompt_is_encoded(
     server.wait_connections(0)
     runner.open()
     server.wait_line(waiting=0, running=0)
-    assert runner.passes <= 1 + MORE_PASSES
+    assert runner.passes <= 5 * MORE_PASSES
     assert_goes_on(server)
 
 

@@ -131,9 +131,12 @@ def test_too_little_memory_is_said_before_anything_is_read(
     check_memory(folder, "tiny", CPU, torch.bfloat16)
 
 
-def test_no_memory_even_for_the_header(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [OSError, RuntimeError])
+def test_no_memory_even_for_the_header(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
     def fail(file: Path, dtype: torch.dtype) -> int:
-        raise OSError(12, "Cannot allocate memory")
+        raise kind("unable to mmap 5 bytes: Cannot allocate memory (12)")
 
     monkeypatch.setattr(model_folder, "_weight_bytes_in", fail)
     with pytest.raises(ModelError, match="does not fit into the free memory of cpu"):

@@ -80,7 +80,6 @@ def test_what_is_wrong_with_a_tokenizer(
     ("damage", "sentence"),
     [
         (edit_config(model_type="unheard-of"), "cannot be read as a language model"),
-        (edit_config(model_type="vit"), "cannot be read as a language model"),
         (
             edit_config(model_type="own", auto_map={"AutoModelForCausalLM": "own.Model"}),
             "cannot be read as a language model",

@@ -22,8 +22,6 @@ from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing, fault
 from .sse import DONE, error_event
 from .steps import Steps
 
-log = logging.getLogger("tutorial_server")
-
 STATUS = {TooLong: 422, Busy: 429, NotReady: 503, GenerationFailed: 500}
 FAILED = "The server failed while answering; its log says why."
 EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -73,7 +71,7 @@ async def submit(
     routes: that is where the work is stopped.
     """
     answer = await request.app.state.engine.submit(body.to_request())
-    watcher = asyncio.create_task(_cancel_when_gone(request, answer))
+    watcher = asyncio.create_task(cancel_when_gone(request, answer))
     try:
         yield answer
     finally:
@@ -81,7 +79,7 @@ async def submit(
         answer.cancel()
 
 
-async def _cancel_when_gone(request: Request, answer: Answer) -> None:
+async def cancel_when_gone(request: Request, answer: Answer) -> None:
     """Wait for the client to leave; nobody else does while an answer is being made."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -109,11 +107,12 @@ async def generate(request: Request, answer: Submitted) -> GenerateResponse:
 
 async def stream(request: Request, answer: Submitted) -> StreamingResponse:
     """Answer a prompt piece by piece, as Server-Sent Events."""
-    events = _events(answer, request.app.state.engine.steps.sse_event)
+    events = stream_events(answer, request.app.state.engine.steps.sse_event)
     return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
 
 
-async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[bytes]:
+async def stream_events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[bytes]:
+    """Write an answer as events; one that breaks off ends with an error, and never with [DONE]."""
     try:
         async for piece in answer:
             yield sse_event({"text": piece}).encode()
@@ -129,7 +128,7 @@ async def _events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncItera
     except GenerationFailed as error:
         yield error_event(str(error)).encode()
     except Exception:
-        log.exception("stream %s broke off", answer.request_id)
+        logging.getLogger("tutorial_server").exception("stream %s broke off", answer.request_id)
         yield error_event(FAILED).encode()
 
 

@@ -5,6 +5,7 @@ import statistics
 import sys
 from dataclasses import asdict, dataclass
 from time import perf_counter
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -125,8 +126,9 @@ def _timed_run(runner: Runner, tokens: int) -> Timed:
 
 def _timed_generate(llm: LLM, tokens: int) -> Timed:
     input_ids = torch.tensor([_endless_prompt(llm)], device=llm.device)  # [1, T]
+    model: Any = llm.model
     start = perf_counter()
-    llm.model.generate(
+    model.generate(
         input_ids,
         attention_mask=torch.ones_like(input_ids),
         max_new_tokens=tokens,

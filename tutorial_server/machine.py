@@ -93,8 +93,8 @@ def ran_out_of_memory(error: Exception) -> bool:
 def no_room_error(name: str, device: torch.device) -> ModelError:
     """The sentence for a model that turned out not to fit while it was being read."""
     return ModelError(
-        f"{name} does not fit into the free memory of {device}: close other programs, choose "
-        "a smaller dtype, or take smollm2-135m."
+        f"{name} does not fit into the free memory of {device}: close other programs, or "
+        "choose a smaller dtype or model, of which smollm2-135m is the smallest."
     )
 
 

@@ -76,7 +76,7 @@ def weight_bytes_as(folder: Path, dtype: torch.dtype) -> int:
     for file in _weight_files(folder):
         try:
             total += _weight_bytes_in(file, dtype)
-        except (OSError, SafetensorError) as error:
+        except (OSError, RuntimeError, SafetensorError) as error:
             if ran_out_of_memory(error):
                 raise MemoryError(str(error)) from error
             raise ModelError(
@@ -109,6 +109,6 @@ def check_memory(folder: Path, name: str, device: torch.device, dtype: torch.dty
     if needed > free:
         raise ModelError(
             f"{name} needs {needed / 1e9:.1f} GB as {str(dtype).removeprefix('torch.')}, but "
-            f"{free / 1e9:.1f} GB are free on {device}: close other programs, choose a "
-            "smaller dtype, or take smollm2-135m."
+            f"{free / 1e9:.1f} GB are free on {device}: close other programs, or choose "
+            "a smaller dtype or model, of which smollm2-135m is the smallest."
         )

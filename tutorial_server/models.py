@@ -103,7 +103,7 @@ def load_model(
     try:
         folder = find_folder(choice.model)
     except HubUnreachable:
-        if False:
+        if choice.model_is_given:
             raise
         print(
             f"The model hub cannot be reached: taking {SMALL_MODEL} instead of {choice.model}.",

@@ -314,6 +314,18 @@ def with_everything_said(model, input_ids):
 
 
 @right("prefill")
+def by_generate(model, input_ids):
+    outputs = model.generate(
+        input_ids,
+        max_new_tokens=1,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    return outputs.logits[0], outputs.past_key_values
+
+
+@right("prefill")
 def as_a_list(model, input_ids):
     logits, cache = model(input_ids, use_cache=True)[:2]
     return [logits.select(1, -1), cache]
@@ -434,7 +446,7 @@ def torchs_own(logits):
 
 @right("log_probs")
 def functional_one(logits):
-    return functional.log_softmax(logits.double(), dim=-1).float()
+    return functional.log_softmax(logits.double(), dim=-1)
 
 
 @right("log_probs")

@@ -50,14 +50,24 @@ def unpack(got: Any, *names: str) -> tuple[Any, ...]:
 
 
 def tensor(
-    got: Any, what: str, dtype: torch.dtype | None = None, shape: Sequence[int] | None = None
+    got: Any,
+    what: str,
+    dtype: torch.dtype | None = None,
+    shape: Sequence[int] | None = None,
+    hint: str = "",
+    diagnose: Sequence[Diagnosis] = (),
 ) -> None:
-    """Ask for a tensor, and for a number format and a shape where they are given."""
+    """Ask for a tensor, and for a number format and a shape where they are given.
+
+    `hint` and `diagnose` are about the shape, or the number format where no shape is given.
+    """
     instance(got, Tensor, "a tensor", what)
-    if dtype is not None:
+    if dtype is not None and shape is not None:
         has_dtype(got, what, dtype)
+    elif dtype is not None:
+        has_dtype(got, what, dtype, hint, *diagnose)
     if shape is not None:
-        has_shape(got, what, shape)
+        has_shape(got, what, shape, hint, *diagnose)
 
 
 def has_dtype(got: Any, what: str, dtype: torch.dtype, hint: str = "", *known: Diagnosis) -> None:

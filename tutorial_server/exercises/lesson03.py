@@ -9,9 +9,16 @@ from torch import Tensor
 
 from ..logits import answer_log_prob, last_logits, log_probs
 from ..runner import prefill
-from .compare import Diagnosis, close, expect, gives, has_dtype, has_shape, same, tensor, unpack
+from .compare import Diagnosis, close, expect, gives, has_shape, same, tensor, unpack
 from .task import Stage, Task, Words, Wrong
 from .tiny import tiny_model
+
+
+def _floats(got: Any, what: str, hint: str) -> None:
+    """Ask for a tensor of real numbers, in whichever precision."""
+    tensor(got, what)
+    expect(got.is_floating_point(), hint, expected=Words(f"{what}: float"), got=got)
+
 
 # last_logits. The pads' scores are the largest, so that whatever mixes them in shows.
 SCORES = torch.tensor(
@@ -26,10 +33,8 @@ LEFT = torch.tensor([[0, 1, 1], [1, 1, 1]])
 
 
 def _last_type(fn: Any) -> None:
-    got = fn(SCORES, FULL)
-    tensor(got, "the result")
     places = "You return places, not scores. Take the scores that stand there: logits[row, place]."
-    has_dtype(got, "the result", torch.float32, places)
+    _floats(fn(SCORES, FULL), "the result", places)
 
 
 def _last_shape(fn: Any) -> None:
@@ -176,9 +181,8 @@ def _prefill_type(fn: Any) -> None:
         expected=Words("(logits, cache)"),
         got=Words("(cache, logits)"),
     )
-    tensor(logits, "logits")
     chosen = "You return a token that is already chosen. Return the scores; sampling comes later."
-    has_dtype(logits, "logits", torch.float32, chosen)
+    _floats(logits, "logits", chosen)
 
 
 def _prefill_shape(fn: Any) -> None:
@@ -365,8 +369,7 @@ HALF, QUARTER, MOST = math.log(0.5), math.log(0.25), math.log(0.75)
 
 
 def _log_type(fn: Any) -> None:
-    got = fn(QUARTERS)
-    tensor(got, "the result", torch.float32)
+    _floats(fn(QUARTERS), "the result", "Logarithms are no whole numbers; keep the float tensor.")
 
 
 def _log_shape(fn: Any) -> None:

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from ..sampling import apply_temperature, keep_top_k, keep_top_p, select_next_token
-from .compare import Diagnosis, close, equal, expect, gives, tensor
-from .task import Raises, Stage, Task, Words
+from .compare import Diagnosis, close, equal, expect, gives, has_dtype, has_shape, instance, tensor
+from .show import named
+from .task import Raises, Stage, Task, Words, Wrong
 
 INF = float("inf")
 
@@ -27,7 +28,7 @@ def _only(logits: Tensor, *kept: int) -> Tensor:
 
 def _floats(fn: Any, *arguments: Any) -> None:
     got = fn(*arguments)
-    tensor(got, "the result")
+    instance(got, Tensor, "a tensor of logits")
     expect(
         got.is_floating_point(),
         "The result has no fractions: logits are asked for, numbers of a float type.",
@@ -44,7 +45,8 @@ def _same_shape(fn: Any, logits: Tensor, *rest: Any) -> None:
         (lambda t: t.dim() == 2 and t.shape[-1] < shape[-1], few),
         (lambda t: t.dim() < 2, flat),
     ]
-    tensor(got, "the result", shape=shape, diagnose=known)
+    general = f"The shape is {list(got.shape)}. Asked for is [B, V], as it came: {shape}."
+    has_shape(got, "the result", shape, general, *known)
 
 
 # apply_temperature. Any logits with the right softmax will do, shifted or not.
@@ -99,6 +101,10 @@ APPLY_TEMPERATURE = Task(
                 "Return logits: divide them, and leave softmax to the caller.",
             ),
             (
+                (PLAIN // 1.0).softmax(dim=-1),
+                "The quotients are rounded to whole numbers. Divide with /, not with //.",
+            ),
+            (
                 [[1 / 3, 1 / 3, 1 / 3]],
                 "All differences are gone. A maximum taken with dim=0 runs over the batch; the "
                 "vocabulary is dim=-1.",
@@ -117,10 +123,6 @@ APPLY_TEMPERATURE = Task(
                 "make distances larger.",
             ),
             (PROBABILITIES, "Temperature 0.5 has no effect: the distribution is as before."),
-            (
-                (PLAIN // 0.5).softmax(dim=-1),
-                "The quotients are rounded to whole numbers. Divide with /, not with //.",
-            ),
             (
                 lambda got: bool(got.isnan().any()),
                 "nan comes out: the temperature has become 0 on its way. Don't round it.",
@@ -171,6 +173,9 @@ MIXED = torch.tensor([[-3.0, -1.0, -4.0, -2.0]])
 UNLIKE = torch.tensor([[9.0, 8.0, 7.0], [1.0, 3.0, 2.0]])
 TIED = torch.tensor([[4.0, 5.0, 5.0, 1.0], [2.0, 2.0, 3.0, 2.0]])
 TOO_LARGE = "selected index k out of range"
+DOWN: tuple[Raises, ...] = (
+    (RuntimeError, TOO_LARGE, "topk runs over the batch here. Say dim=-1: along the vocabulary."),
+)
 
 
 def _keeps_enough(got: Tensor, logits: Tensor, lowest: Tensor, least: list[int]) -> None:
@@ -222,13 +227,8 @@ KEEP_TOP_K = Task(
         'logits.masked_fill(logits < kth, float("-inf")).',
     ),
     stages=(
-        Stage("type", "a tensor of floats", lambda fn: _floats(fn, MIXED, 2)),
-        Stage(
-            "shape",
-            "[B, V], as it came",
-            lambda fn: _same_shape(fn, UNLIKE, 2),
-            raises=((RuntimeError, TOO_LARGE, "topk runs over the batch. Say dim=-1."),),
-        ),
+        Stage("type", "a tensor of floats", lambda fn: _floats(fn, MIXED, 2), raises=DOWN),
+        Stage("shape", "[B, V], as it came", lambda fn: _same_shape(fn, UNLIKE, 2)),
         gives(
             "kept",
             "the 2 highest stay as they are, −inf elsewhere",
@@ -258,7 +258,6 @@ KEEP_TOP_K = Task(
                 lambda got: bool(((got >= 0) & (got <= 1)).all()),
                 "You return probabilities. Return logits: later steps go on with them.",
             ),
-            raises=((RuntimeError, TOO_LARGE, "topk runs over the batch. Say dim=-1."),),
         ),
         gives(
             "rows",
@@ -379,7 +378,7 @@ KEEP_TOP_P = Task(
                 "All are kept. Do you add up logits? p is about probabilities: softmax first.",
             ),
             (
-                lambda got: got[got > -INF].eq(0).any(),
+                lambda got: bool((got == 0).any() and got.isfinite().all()),
                 "You set the others to 0, which is a score like any other. Only −inf forbids.",
             ),
             _changed(3),
@@ -436,7 +435,7 @@ KEEP_TOP_P = Task(
 # select_next_token. Draws are counted over many rows, each with the same few tokens.
 PAIR = torch.tensor([[-1.0, 2.0, 0.0], [3.0, 1.0, 5.0]])
 NOT_PROBABLE = "probability tensor contains"
-DRAWS = 1000
+DRAWS = 400
 
 Weights = Sequence[float]
 
@@ -449,7 +448,6 @@ def _shares(fn: Any, weights: Weights, **settings: Any) -> Tensor:
 
 
 def _counted(got: Any, width: int) -> Tensor:
-    tensor(got, "tokens")
     tensor(got, "tokens", torch.int64, [DRAWS, 1])
     return got.flatten().bincount(minlength=width) / DRAWS
 
@@ -472,8 +470,8 @@ def _follow(shares: Tensor, weights: Weights, hint: str, *known: tuple[Any, str]
     expect(
         False,
         hint,
-        expected=Words("shares of 1,000 draws, about " + _percent(exact[0])),
-        got=Words("shares of 1,000 draws: " + _percent(shares)),
+        expected=Words(f"shares of {DRAWS} draws, about {_percent(exact[0])}"),
+        got=Words(f"shares of {DRAWS} draws: {_percent(shares)}"),
     )
 
 
@@ -483,10 +481,10 @@ def _percent(shares: Tensor) -> str:
 
 def _select_type(fn: Any) -> None:
     got = fn(PAIR)
-    tensor(got, "tokens")
+    instance(got, Tensor, "a tensor of token ids")
     found = str(got.dtype).removeprefix("torch.")
     ids = f"tokens are {found}. A token id is a whole number: torch.int64."
-    tensor(got, "tokens", torch.int64, hint=ids)
+    has_dtype(got, "tokens", torch.int64, ids)
 
 
 def _select_shape(fn: Any) -> None:
@@ -499,7 +497,8 @@ def _select_shape(fn: Any) -> None:
         (lambda t: t.numel() == 1, first),
         (lambda t: list(t.shape) == [1, 2], turned),
     ]
-    tensor(got, "tokens", shape=[2, 1], diagnose=known)
+    general = f"tokens have shape {list(got.shape)}. Two rows, one token for each: [2, 1]."
+    has_shape(got, "tokens", [2, 1], general, *known)
 
 
 def _select_greedy(fn: Any) -> None:
@@ -526,15 +525,15 @@ def _select_draws(fn: Any) -> None:
 
 def _select_temperature(fn: Any) -> None:
     _follow(
-        _shares(fn, [1, 2, 5], temperature=0.5),
-        [1, 4, 25],
+        _shares(fn, [1, 4, 16], temperature=0.5),
+        [1, 16, 256],
         "At temperature 0.5 the ratios of probabilities are squared.",
         (
-            [1, 2, 5],
+            [1, 4, 16],
             "The temperature has no effect. Divide the logits by it, before softmax: "
             "multinomial takes weights, and a common factor changes nothing there.",
         ),
-        ([1, 2**0.5, 5**0.5], "You multiply by the temperature, and flatten. Divide."),
+        ([1, 2, 4], "You multiply by the temperature, and flatten. Divide."),
         ([0, 0, 1], "Below temperature 1 you are greedy. Only 0, or next to 0, is."),
     )
 
@@ -762,48 +761,68 @@ def _rows_steps(fn: Any, seeds: Sequence[int], steps: int = 5) -> list[list[int]
     return drawn.tolist()
 
 
+def _rows_move_on(fn: Any) -> None:
+    (first,), (other,), (again,) = (_rows_steps(fn, [seed]) for seed in (7, 8, 7))
+    _alike(
+        len(set(first)) > 1,
+        "Every step draws the same token: nothing is drawn, or the generator starts anew.",
+        [7],
+        Words("different tokens from step to step"),
+        first,
+    )
+    _alike(
+        first != other,
+        "Another seed draws the same tokens. Chance must come from the row's generator.",
+        [8],
+        Words("other tokens with another seed"),
+        other,
+    )
+    _alike(
+        again == first,
+        "The same seed draws other tokens each time: the generator isn't used.",
+        [7],
+        first,
+        again,
+    )
+
+
 def _rows_second(fn: Any) -> None:
     (alone,), beside = _rows_steps(fn, [7]), _rows_steps(fn, [1, 7])[1]
-    expect(
+    _alike(
         beside == alone,
         "The second row draws other tokens beside a neighbour than alone. How many random "
         "numbers are taken from its generator before its turn comes?",
-        expected=alone,
-        got=beside,
+        [1, 7],
+        alone,
+        beside,
     )
 
 
 def _rows_first(fn: Any) -> None:
     (alone,), beside = _rows_steps(fn, [1]), _rows_steps(fn, [1, 7])[0]
-    expect(
+    _alike(
         beside == alone,
         "The first row starts as it does alone, and then parts. What has moved its generator "
         "on since its own draw?",
-        expected=alone,
-        got=beside,
+        [1, 7],
+        alone,
+        beside,
     )
 
 
-def _rows_move_on(fn: Any) -> None:
-    (first,), (other,) = _rows_steps(fn, [7]), _rows_steps(fn, [8])
-    expect(
-        len(set(first)) > 1,
-        "Every step draws the same token: nothing is drawn, or the generator starts anew.",
-        expected=Words("different tokens from step to step"),
-        got=first,
-    )
-    expect(
-        first != other,
-        "Another seed draws the same tokens. Chance must come from the row's generator.",
-        expected=Words("other tokens with another seed"),
-        got=other,
-    )
-    (again,) = _rows_steps(fn, [7])
-    expect(
-        again == first,
-        "The same seed draws other tokens each time: the generator isn't used.",
-        expected=first,
-        got=again,
+def _alike(holds: bool, hint: str, seeds: list[int], expected: Any, got: Any) -> None:
+    """Fail with `hint` unless it holds, and show seeds where generators would say nothing."""
+    if holds:
+        return
+    given = {
+        "probabilities": Words(f"{len(seeds)} rows, 500 tokens of 0.002 each"),
+        "generators": Words("with the seeds " + ", ".join(map(str, seeds))),
+    }
+    raise Wrong(
+        hint,
+        given=given,
+        expected=expected if isinstance(expected, Words) else named("five steps", expected),
+        got=named("five steps", got),
     )
 
 

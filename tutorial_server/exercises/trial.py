@@ -12,6 +12,9 @@ from .show import show, show_named
 from .task import Stage, Task, Wrong
 
 LIMIT_S = 20.0  # for one stage
+_UNREADABLE = (
+    "The check could not make sense of what your function gave back. Is it what was asked?"
+)
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,7 @@ class _Attempt:
 
     def _raised(self, error: BaseException) -> Failure:
         line = learners_line(error, self.fn)
-        hint = about(error, self.stage.raises)
-        if not line:
-            hint = f"What your function gave back could not be read. {hint}"
+        hint = about(error, self.stage.raises) if line else _UNREADABLE
         return self._failure(hint, given=self._given(), got=f"{say(error)}\n{line}".strip())
 
     def _too_long(self, limit_s: float, ending: str) -> Failure:
