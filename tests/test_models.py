@@ -11,9 +11,9 @@ from tiny import save_tiny, tiny_llama, tiny_qwen3
 from transformers import GenerationConfig
 
 from tutorial_server import models
-from tutorial_server.choice import HUB_MODEL, Choice
 from tutorial_server.errors import ModelError
-from tutorial_server.hub import HubUnreachable
+from tutorial_server.loading.choice import HUB_MODEL, Choice
+from tutorial_server.loading.hub import HubUnreachable
 from tutorial_server.models import LLM, find_stop_ids, load_model, weight_bytes
 
 END, TURN = 271, 273  # <|endoftext|> and <|im_end|>

@@ -12,9 +12,9 @@ import torch
 from .config import Settings
 from .course import course_folder
 from .errors import TutorialServerError
-from .machine import free_bytes
+from .loading.machine import free_bytes
+from .loading.small_model import SMALL_MODEL, small_model_path
 from .models import Choice, choose
-from .small_model import SMALL_MODEL, small_model_path
 
 GB = 1e9
 SMALL_MODEL_NEEDS_GB = 2.0  # memory while it is being converted, the larger of the two

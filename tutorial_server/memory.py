@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from .machine import sync_gpu
+from .loading.machine import sync_gpu
 
 BYTES_READ = {"cpu": 2**28, "cuda": 2**30}  # far more than a device's caches hold
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .choice import HUB_MODEL, Choice, choose, read_settings
-from .hub import HubUnreachable
-from .machine import sync_gpu
-from .model_folder import check_files, check_memory, find_folder
-from .quiet import quiet
-from .reading import read_model, read_tokenizer
-from .small_model import SMALL_MODEL, small_model_folder
+from .loading.choice import HUB_MODEL, Choice, choose, read_settings
+from .loading.hub import HubUnreachable
+from .loading.machine import sync_gpu
+from .loading.model_folder import check_files, check_memory, find_folder
+from .loading.quiet import quiet
+from .loading.reading import read_model, read_tokenizer
+from .loading.small_model import SMALL_MODEL, small_model_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

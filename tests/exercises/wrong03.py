@@ -313,10 +313,23 @@ def with_everything_said(model, input_ids):
     return outputs.logits.squeeze(1).float(), outputs.cache
 
 
+@wrong("prefill", "because of their id")
+def by_generate_which_guesses_a_mask(model, input_ids):
+    outputs = model.generate(
+        input_ids,
+        max_new_tokens=1,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+    return outputs.logits[0], outputs.cache
+
+
 @right("prefill")
 def by_generate(model, input_ids):
     outputs = model.generate(
         input_ids,
+        attention_mask=torch.ones_like(input_ids),
         max_new_tokens=1,
         do_sample=False,
         return_dict_in_generate=True,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..logits import answer_log_prob, last_logits, log_probs
+from ..padding import position_ids
 from ..runner import prefill
 from .compare import Diagnosis, close, expect, gives, has_shape, same, tensor, unpack
 from .task import Stage, Task, Words, Wrong
@@ -275,6 +276,15 @@ def _prefill_row(fn: Any) -> None:
     close(logits, last[None], "logits", general, known, atol=1e-3)
 
 
+def _hiding(id_: int) -> tuple[Tensor, Tensor]:
+    """Last logits of a model that takes an id for a pad, with positions by column and by mask."""
+    mask = WITH_CONTROL_IDS.ne(id_).long()
+    by_column = _all_logits(WITH_CONTROL_IDS, attention_mask=mask)
+    counted = position_ids(mask)
+    by_mask = _all_logits(WITH_CONTROL_IDS, attention_mask=mask, position_ids=counted)
+    return by_column[-1], by_mask[-1]
+
+
 def _prefill_control_ids(fn: Any) -> None:
     logits, _ = fn(tiny_model(), WITH_CONTROL_IDS)
     general = "With ids that may also serve as pads (0, 266, 268), yours are other scores."
@@ -282,8 +292,7 @@ def _prefill_control_ids(fn: Any) -> None:
         "You hide tokens from the model because of their id. Nothing is padded here: every id "
         "of a prompt is a real token, 0 and the pad's own id included."
     )
-    hidden = [WITH_CONTROL_IDS.ne(id_).long() for id_ in (0, 266, 268)]
-    known = [(_is(_all_logits(WITH_CONTROL_IDS, attention_mask=m)[-1]), ignores) for m in hidden]
+    known = [(_is(hiding), ignores) for id_ in (0, 266, 268) for hiding in _hiding(id_)]
     expected = _all_logits(WITH_CONTROL_IDS)[-1:]
     close(logits, expected, "logits", general, known, atol=1e-3)
 

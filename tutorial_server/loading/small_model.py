@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ..errors import ModelError, TutorialServerError
 from .conversion import convert
-from .errors import ModelError, TutorialServerError
 from .kept_folder import kept_folder
 from .machine import free_bytes, ran_out_of_memory
 from .quiet import first_sentence

@@ -10,7 +10,7 @@ import transformers
 from tiny import save_tiny, tiny_llama
 
 from tutorial_server.errors import ModelError
-from tutorial_server.reading import _device_map, read_model, read_tokenizer
+from tutorial_server.loading.reading import _device_map, read_model, read_tokenizer
 
 CPU = torch.device("cpu")
 

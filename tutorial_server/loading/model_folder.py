@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .errors import ModelError
+from ..errors import ModelError
 from .hub import hub_folder, shown
 from .machine import free_bytes, no_room_error, ran_out_of_memory
 from .quiet import first_sentence

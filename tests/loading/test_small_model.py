@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tutorial_server import small_model
 from tutorial_server.errors import ModelError
-from tutorial_server.kept_folder import is_whole
-from tutorial_server.small_model import (
+from tutorial_server.loading import small_model
+from tutorial_server.loading.kept_folder import is_whole
+from tutorial_server.loading.small_model import (
     GGUF_IN_WHEEL,
     RECIPE,
     _is_progress,

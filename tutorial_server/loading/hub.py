@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import ModelError
+from ..errors import ModelError
 from .quiet import quiet
 
 FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from tutorial_server import choice
-from tutorial_server.choice import HUB_MODEL, choose
 from tutorial_server.errors import ModelError
-from tutorial_server.small_model import SMALL_MODEL
+from tutorial_server.loading import choice
+from tutorial_server.loading.choice import HUB_MODEL, choose
+from tutorial_server.loading.small_model import SMALL_MODEL
 
 GB = 2**30
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 from pydantic import ValidationError
 
-from .config import Settings
-from .errors import ModelError
+from ..config import Settings
+from ..errors import ModelError
 from .machine import find_device, find_dtype, free_bytes, half_precision
 from .small_model import SMALL_MODEL
 

@@ -5,7 +5,7 @@ import re
 import psutil
 import torch
 
-from .errors import ModelError
+from ..errors import ModelError
 
 DTYPES = {
     "float32": torch.float32,

@@ -9,10 +9,15 @@ import torch
 from safetensors.torch import save_file
 from tiny import save_tiny, tiny_llama
 
-from tutorial_server import model_folder
 from tutorial_server.errors import ModelError
-from tutorial_server.hub import HubUnreachable
-from tutorial_server.model_folder import check_files, check_memory, find_folder, weight_bytes_as
+from tutorial_server.loading import model_folder
+from tutorial_server.loading.hub import HubUnreachable
+from tutorial_server.loading.model_folder import (
+    check_files,
+    check_memory,
+    find_folder,
+    weight_bytes_as,
+)
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ import pytest
 from huggingface_hub.utils import logging as hub_logging
 from transformers.utils import logging as transformers_logging
 
-from tutorial_server.quiet import first_sentence, quiet
+from tutorial_server.loading.quiet import first_sentence, quiet
 
 
 def levels() -> tuple[int, int]:

@@ -7,7 +7,7 @@ import pytest
 from huggingface_hub import errors
 
 from tutorial_server.errors import ModelError
-from tutorial_server.hub import HubUnreachable, hub_folder
+from tutorial_server.loading.hub import HubUnreachable, hub_folder
 
 
 def accept(folder: Path) -> None:

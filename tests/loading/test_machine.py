@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from tutorial_server import machine
 from tutorial_server.errors import ModelError
-from tutorial_server.machine import (
+from tutorial_server.loading import machine
+from tutorial_server.loading.machine import (
     find_device,
     find_dtype,
     free_bytes,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .errors import ModelError
+from ..errors import ModelError
 from .machine import no_room_error, ran_out_of_memory
 from .quiet import first_sentence
 

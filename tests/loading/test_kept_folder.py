@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tutorial_server import kept_folder as module
-from tutorial_server.kept_folder import MANIFEST, is_whole, kept_folder
+from tutorial_server.loading import kept_folder as module
+from tutorial_server.loading.kept_folder import MANIFEST, is_whole, kept_folder
 
 CONTENT = b"weights" * 1000
 
@@ -154,7 +154,7 @@ def test_what_dead_processes_left_is_cleared(tmp_path: Path, builder: Builder) -
 BUILD_IN_A_PROCESS = """
 import sys, time
 from pathlib import Path
-from tutorial_server.kept_folder import kept_folder
+from tutorial_server.loading.kept_folder import kept_folder
 
 def build(folder):
     with (folder.parent.parent.parent / "log").open("a") as log:

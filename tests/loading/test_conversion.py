@@ -7,9 +7,9 @@ import torch
 from tiny import MERGES, tiny_tokenizer
 from transformers import modeling_gguf_pytorch_utils
 
-from tutorial_server.conversion import convert
-from tutorial_server.model_folder import check_files
-from tutorial_server.reading import read_model, read_tokenizer
+from tutorial_server.loading.conversion import convert
+from tutorial_server.loading.model_folder import check_files
+from tutorial_server.loading.reading import read_model, read_tokenizer
 
 HIDDEN, HEADS, FEED, LAYERS = 32, 2, 64, 2  # Q4_1 packs 32 values a block
 Q4_1 = gguf.GGMLQuantizationType.Q4_1
