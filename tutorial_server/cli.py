@@ -144,12 +144,9 @@ def _question(args: argparse.Namespace) -> "GenerateRequest":
 
 
 def _check(args: argparse.Namespace) -> int:
-    from .exercises import check_saved, status_text
+    from .exercises import print_saved
 
-    for report in check_saved():
-        print(report, end="\n\n")
-    print(status_text())
-    return 0
+    return 0 if print_saved() else 1
 
 
 def _doctor(args: argparse.Namespace) -> int:

@@ -33,5 +33,6 @@ def open_lab(arguments: Sequence[str] = ()) -> int:
     if copies := prepare():
         print(f"Your own copies of the exercises are now in {copies[0].parent}", flush=True)
     os.chdir(folder)
-    main([f"notebooks/{FIRST_LESSON}", *arguments])
+    # Without root_dir JupyterLab would show the folder of the lesson alone.
+    main([f"--ServerApp.root_dir={folder}", f"notebooks/{FIRST_LESSON}", *arguments])
     return 0
