@@ -74,9 +74,9 @@ def merged(outputs: list) -> list:
 
 
 def tidy(output):
-    """Drop what says nothing to a reader: ids of widgets, object addresses' metadata."""
+    """Drop what says nothing to a reader; a picture keeps the size that it is shown at."""
     if "metadata" in output:
-        output.metadata = {}
+        output.metadata = {k: v for k, v in output.metadata.items() if k.startswith("image/")}
     if "data" in output:
         output.data.pop("application/vnd.jupyter.widget-view+json", None)
     return output

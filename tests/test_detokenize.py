@@ -82,10 +82,11 @@ def test_joined_pieces_are_the_text_of_all_ids(tokenizer):
     assert total > 1000
 
 
-def test_ids_that_no_token_has_are_passed_over(tokenizer):
+def test_ids_that_spell_nothing_are_passed_over(tokenizer):
     single, unknown = byte_ids(tokenizer), [len(tokenizer) + 7]
-    ids = [single[0xF0], *unknown * 200, *(single[b] for b in b"\x9f\x98\x80"), *unknown * 90]
-    assert "".join(stream(tokenizer, ids)) == whole(tokenizer, ids) == "😀"
+    for silent in (unknown, [tokenizer.eos_token_id], [tokenizer.eos_token_id, *unknown]):
+        ids = [single[0xF0], *silent * 200, *(single[b] for b in b"\x9f\x98\x80"), *silent * 90]
+        assert "".join(stream(tokenizer, ids)) == whole(tokenizer, ids) == "😀"
 
 
 def test_nothing_certain_is_held_back(tokenizer):

@@ -253,6 +253,23 @@ def test_one_thread_calls_the_model_and_another_one_encodes(runner: GatedRunner)
     assert encoders.isdisjoint({"engine", "MainThread"})
 
 
+def test_times_count_from_arrival_encoding_included(start: Any, runner: GatedRunner) -> None:
+    def render(messages: Any, add_generation_prompt: bool = True) -> str:
+        time.sleep(0.05)
+        return "".join(message["content"] for message in messages)
+
+    engine = start(steps=Steps(render_chat=render))
+    runner.open()
+
+    async def work() -> None:
+        before = time.perf_counter()
+        done = await (await engine.submit(request())).finished()
+        around = (time.perf_counter() - before) * 1e3
+        assert 50 <= done.queue_ms < done.ttft_ms < done.latency_ms < around
+
+    in_loop(work)
+
+
 # Several rows: the engine must not know how many there are.
 
 
@@ -463,6 +480,14 @@ def test_stopping_ends_who_runs_and_who_waits(start: Any, runner: GatedRunner) -
     assert runner.passes <= 2, "the step it was in: a prefill and a decode"
     assert (engine.state().waiting, engine.state().running) == (0, 0)
     assert engine.state().error is None
+    assert "engine" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_stopping_an_idle_engine_ends_its_thread(start: Any) -> None:
+    engine = start()
+    begun = time.perf_counter()
+    engine.stop()
+    assert time.perf_counter() - begun < 1
     assert "engine" not in [thread.name for thread in threading.enumerate()]
 
 

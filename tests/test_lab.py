@@ -24,20 +24,24 @@ LAB_FLAGS = [
     "--LabApp.news_url=None",
 ]
 
-# Runs in the page: wait for the kernel, run all cells, wait until the kernel is idle.
+# These run in the page. A notebook that is open and connected; then all cells, run anew.
+IS_OPEN = """path => {
+    const context = window.jupyterapp?.shell.currentWidget?.context;
+    return context?.path === path && context.isReady && context.sessionContext.isReady;
+}"""
 RUN_ALL = """async () => {
     const app = window.jupyterapp;
-    const context = app.shell.currentWidget.context;
-    await context.sessionContext.ready;
-    await context.sessionContext.session.kernel.info;
+    await app.shell.currentWidget.context.sessionContext.session.kernel.info;
+    await app.commands.execute('notebook:clear-all-cell-outputs');
     await app.commands.execute('notebook:run-all-cells');
 }"""
-OUTPUT_KINDS = """() => {
-    const cells = [...window.jupyterapp.shell.currentWidget.content.model.cells];
-    return cells.filter(cell => cell.type === 'code')
-        .map(cell => cell.toJSON())
-        .map(cell => [cell.execution_count, cell.outputs.map(output => output.output_type)]);
-}"""
+HAS_RUN = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+    .filter(cell => cell.type === 'code')
+    .every(cell => cell.executionCount !== null && cell.executionState !== 'running')"""
+CELLS = """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+    .filter(cell => cell.type === 'code')
+    .map(cell => cell.toJSON())
+    .map(cell => [cell.execution_count, cell.outputs.map(output => output.output_type)])"""
 
 
 @pytest.fixture(scope="module")
@@ -79,24 +83,20 @@ def _address(log: Path, process: subprocess.Popen) -> str:
     raise AssertionError(f"JupyterLab did not start: {log.read_text()[-2000:]}")
 
 
-def run_all(chromium: str, url: str, pictures: Path) -> list[tuple[int | None, list[str]]]:
+def run_all(chromium: str, lab: str, path: str, picture: Path) -> list[tuple[int, list[str]]]:
     """Open a notebook, run it whole; give each code cell's count and kinds of output."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=BROWSER_FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 2000})
-        page.goto(url)
-        page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=90_000)
-        page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.isReady")
+        page.set_default_timeout(120_000)
+        page.goto(f"{lab}/lab/tree/{path}?reset")
+        page.wait_for_function(IS_OPEN, arg=path)
         page.evaluate(RUN_ALL)
-        page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget.context"
-            ".sessionContext.session.kernel.status === 'idle'",
-            timeout=120_000,
-        )
-        page.screenshot(path=pictures / "page.png")
-        found = page.evaluate(OUTPUT_KINDS)
+        page.wait_for_function(HAS_RUN)
+        page.screenshot(path=picture)
+        found = page.evaluate(CELLS)
         browser.close()
     return found
 
@@ -106,7 +106,7 @@ def run_all(chromium: str, url: str, pictures: Path) -> list[tuple[int | None, l
     ["notebooks/00_first_answer.ipynb", "exercises/mine/02_attention_masks_and_padding.ipynb"],
 )
 def test_all_cells_run_without_error(chromium, lab, tmp_path, notebook):
-    cells = run_all(chromium, f"{lab}/lab/tree/{notebook}", tmp_path)
+    cells = run_all(chromium, lab, notebook, tmp_path / "page.png")
     assert [count for count, _ in cells] == list(range(1, len(cells) + 1))
     assert len(cells) >= 5
     assert "error" not in [kind for _, kinds in cells for kind in kinds]
