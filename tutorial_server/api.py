@@ -146,7 +146,7 @@ async def ready(request: Request) -> JSONResponse:
 
 async def refuse(request: Request, error: Exception) -> JSONResponse:
     """Answer our own errors with their status and their sentence."""
-    status = next(code for kind, code in STATUS.items() if isinstance(error, kind))
+    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
     headers = {"Retry-After": "1"} if status in (429, 503) else None
     return JSONResponse({"detail": str(error)}, status, headers)
 
