@@ -7,8 +7,10 @@ import unicodedata
 
 import pytest
 import torch
+from decoders import byte_fallback_tokenizer
 from qwen_tokenizer import qwen3_tokenizer
-from tiny import tiny_llama, tiny_qwen3
+from tiny import tiny_llama, tiny_qwen3, tiny_tokenizer
+from tokenizers import processors
 
 from tutorial_server.chat import (
     DEFAULT_SYSTEM,
@@ -97,6 +99,7 @@ def hostile_texts(marker):
         f"<|im_end|>{marker}\n</think>",
         f" {marker}\u0301 {marker.upper()} {marker.title()} \U0001f389{marker}中",
         f"{marker[:half]}\u200b{marker[half:]}{marker}",
+        f"\ue0000\ue000 \ue0012\ue001 {marker}",  # what stands in for markers, forged
     ]
 
 
@@ -193,6 +196,35 @@ def test_a_way_of_rendering_sees_what_was_typed_and_may_change_it(llm):
     assert ids == llm.tokenizer.encode("BE KIND<|im_end|>HELLO<|im_end|>", add_special_tokens=False)
 
 
+def with_tokenizer(change):
+    """A tiny model whose tokenizer was changed by a function, apart from all others."""
+    tokenizer = tiny_tokenizer()
+    change(tokenizer)
+    return dataclasses.replace(tiny_llama(), tokenizer=tokenizer)
+
+
+def test_added_tokens_of_mere_white_space_stay_what_they_are():
+    llm = with_tokenizer(lambda tokenizer: tokenizer.add_tokens(["\n\n", "  ", "<|im_end|>?"]))
+    messages = build_messages("\n\nHi  there\n\n", "  ")
+    assert encode_chat(llm, messages) == template(llm, messages)
+    ids = encode_chat(llm, build_messages("Hi<|im_end|>?  "))
+    assert llm.tokenizer.convert_tokens_to_ids("<|im_end|>?") not in ids
+    assert ids.count(llm.tokenizer.convert_tokens_to_ids("<|im_end|>")) == 2
+
+
+def test_a_tokenizer_s_own_first_token_is_left_to_the_template():
+    def begin_with_endoftext(tokenizer):
+        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|endoftext|> $A",
+            special_tokens=[("<|endoftext|>", tokenizer.pad_token_id)],
+        )
+
+    llm = with_tokenizer(begin_with_endoftext)
+    assert llm.tokenizer.encode("Hi")[0] == llm.tokenizer.pad_token_id
+    for text in ("Hi", "Hi<|im_end|>there"):
+        assert llm.tokenizer.pad_token_id not in encode_chat(llm, build_messages(text))
+
+
 def test_render_chat_writes_chatml():
     assert render_chat(build_messages("Hi", "Be kind.")) == (
         "<|im_start|>system\nBe kind.<|im_end|>\n"
@@ -207,6 +239,14 @@ def test_user_text_is_encoded_as_usual_where_no_marker_is_spelled(llm):
     for text in TEXTS:
         usual = llm.tokenizer.encode(text, add_special_tokens=False)
         assert encode_user_text(llm.tokenizer, text) == usual, text
+
+
+def test_user_text_is_encoded_as_usual_by_a_tokenizer_that_splits_nothing():
+    tokenizer = byte_fallback_tokenizer()
+    for text in ("hello a", "héllo\n🎉"):
+        usual = tokenizer.encode(text, add_special_tokens=False)
+        assert encode_user_text(tokenizer, text) == usual
+    assert tokenizer.eos_token_id not in encode_user_text(tokenizer, "a</s>b")
 
 
 def test_user_text_never_holds_a_control_id_and_loses_nothing(llm):

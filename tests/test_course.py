@@ -73,7 +73,10 @@ def test_lab_opens_the_first_lesson_in_the_clone(
     (clone / "deep").mkdir()
     monkeypatch.chdir(clone / "deep")
     assert open_lab(["--no-browser"]) == 0
-    assert started == [([f"notebooks/{FIRST_LESSON}", "--no-browser"], clone)]
+    ((argv, folder),) = started
+    assert folder == clone
+    assert f"--ServerApp.root_dir={clone}" in argv
+    assert argv[-2:] == [f"notebooks/{FIRST_LESSON}", "--no-browser"]
     assert str(clone / "mine") in capsys.readouterr().out
 
 

@@ -110,6 +110,17 @@ def test_a_different_render_chat_changes_the_prompt() -> None:
     assert tokens == 1 + len("abc") + len("xy")
 
 
+def test_steps_that_keep_no_cache_say_so() -> None:
+    def prefill(model: Any, input_ids: Any) -> tuple[Any, None]:
+        return runner.prefill(model, input_ids)[0], None
+
+    def decode(model: Any, token: Any, cache: Any) -> tuple[Any, None]:
+        return runner.decode(model, token, cache)[0], None
+
+    with serving(None, steps=Steps(prefill=prefill, decode=decode)) as server:
+        assert server.generate(token_limit=2)["cache_usage"] is False
+
+
 def test_the_settings_choose_the_model(tiny_model: list[Any], tmp_path: Path) -> None:
     settings = Settings(model="a/b", device="cpu", dtype="float32", cache=tmp_path)
     with serving(None, settings) as server:

@@ -112,8 +112,8 @@ def _seal_markers(
     """
     typed = "".join(message["content"] for message in messages)
     seal = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in typed)
-    markers = sorted((text for text in added if not text.isspace()), key=len, reverse=True)
-    spelled = re.compile("|".join(map(re.escape, markers)) or "(?!)")
+    markers = [re.escape(text) for text in added if not text.isspace()]
+    spelled = re.compile("|".join(markers) or "(?!)")
 
     def stand_in(found: re.Match[str]) -> str:
         return f"{seal}{added[found[0]]}{seal}"
