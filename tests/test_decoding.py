@@ -142,6 +142,15 @@ def test_three_ways_draw_one_answer_from_one_seed(llm):
     assert done.token_ids != generate_cached(llm, "Hi", 24).token_ids
 
 
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"top_p": 0.0}, {"temperature": 0.0}])
+def test_every_way_heeds_every_option(llm, options):
+    greedy = generate_cached(llm, "Hi", 12)
+    options = {"max_new_tokens": 12, "temperature": 2.0, "seed": 1, **options}
+    for generate in BOTH:
+        assert generate(llm, "Hi", **options).token_ids == greedy.token_ids
+    assert "".join(generate_stream(llm, "Hi", **options)) == greedy.text
+
+
 @pytest.mark.parametrize("count", [1, 2, 17])
 def test_n_tokens_cost_n_passes(llm, count):
     for generate in BOTH:
