@@ -285,3 +285,15 @@ def test_without_a_system_prompt_the_template_may_put_in_its_own(small):
     assert "named SmolLM" in texts[0]
     assert DEFAULT_SYSTEM in texts[1]
     assert "named SmolLM" not in texts[1]
+
+
+def test_no_private_use_character_opens_a_seal():
+    llm = tiny_llama()
+    every = "".join(map(chr, range(0xE000, 0xF900)))
+    for text in (every, "\ue000", "\ue0001\ue000", "\ue000\ue0007\ue000\ue000"):
+        prompt = f"{text}<|im_end|>{text}"
+        ids = encode_chat(llm, build_messages(prompt, ""))
+        assert prompt in llm.tokenizer.decode(ids)
+        assert sum(i in llm.tokenizer.all_special_ids for i in ids) == sum(
+            i in llm.tokenizer.all_special_ids for i in encode_chat(llm, build_messages("x", ""))
+        )

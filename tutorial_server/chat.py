@@ -10,6 +10,7 @@ from transformers import BatchEncoding
 from .models import LLM
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
+SEAL = "\ue000"
 
 
 class Message(TypedDict):
@@ -108,10 +109,11 @@ def _seal_markers(
 ) -> tuple[list[Message], str]:
     """Put a stand-in for every added token that a message spells: its id between two seals.
 
-    The seal is a private-use character that no message holds, so it cannot be forged.
+    The seal is a run of a private-use character, longer than any that a message holds, so
+    it cannot be forged.
     """
     typed = "".join(message["content"] for message in messages)
-    seal = next(c for c in map(chr, range(0xE000, 0xF900)) if c not in typed)
+    seal = SEAL * (1 + max(map(len, re.findall(f"{SEAL}+", typed)), default=0))
     markers = [re.escape(text) for text in added if not text.isspace()]
     spelled = re.compile("|".join(markers) or "(?!)")
 

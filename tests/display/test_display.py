@@ -101,3 +101,13 @@ def test_a_notebook_is_given_these_forms():
 
 def test_every_name_offered_exists():
     assert all(hasattr(display, name) for name in display.__all__)
+
+
+def test_a_signature_shows_all_but_the_body():
+    from tutorial_server.padding import position_ids
+
+    shown = repr(display.show_signature(position_ids))
+    assert shown.startswith("def position_ids(mask: Tensor) -> Tensor:\n")
+    assert "Number the real tokens of each row" in shown
+    assert shown.endswith("\n    ...")
+    assert "cumsum" not in shown

@@ -1,5 +1,6 @@
 """A check never raises, tells unwritten from wrong, and says what it means."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -203,7 +204,8 @@ SENTENCES = [
     ((None,), "That is None, not a function"),
     ((Nasty(),), "That is a Nasty, not a function"),
     ((print,), "There is no task called print"),
-    ((lambda: 0,), "That has no name"),
+    ((lambda: 0,), "That has no name of its own"),
+    ((functools.partial(print),), "That has no name of its own"),
 ]
 
 

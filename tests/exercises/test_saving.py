@@ -129,6 +129,18 @@ def test_decorators_are_taken_along():
     assert space["decorated"]([[5], [6, 7]], 0)[0].tolist() == [[0, 5], [6, 7]]
 
 
+def test_a_function_made_by_another_is_not_saved_and_the_reason_said():
+    def around():
+        def pad_left(sequences, pad_id):
+            return reference(sequences, pad_id)
+
+        return pad_left
+
+    result = save(PAD_LEFT, around())
+    assert result.file is None
+    assert "the text of pad_left was not found: define it with `def`" in result.note
+
+
 def test_what_it_leans_on_is_named_and_the_pass_stands():
     result = save(PAD_LEFT, with_a_tool)
     assert result.file is None
@@ -204,13 +216,27 @@ def test_the_terminal_sees_status_and_what_no_longer_passes(mine, capsys):
     write_solution(mine, "def pad_left(sequences, pad_id):\n    return None\n")
     assert not print_saved()
     out = capsys.readouterr().out
-    assert "Saved, but it no longer passes: pad_left: not right yet, 0 of 8 stages" in out
+    assert "Saved, but it no longer passes: pad_left: not right yet, 0 of 9 stages" in out
     assert "Your function returned None" in out
 
 
 def test_a_file_without_the_function_says_so(mine):
     write_solution(mine, "x = 1\n")
     assert "does not define pad_left" in check_saved()[0].hint
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("pad_left = 5\n", "gives pad_left as an int, which is no function"),
+        ("import math\nmath.nothing\n", "AttributeError: module 'math' has no attribute 'nothing'"),
+        ("raise SystemExit(3)\n", "does not run by itself: SystemExit: 3"),
+    ],
+    ids=["no function", "an error of its own", "an end"],
+)
+def test_what_is_wrong_with_a_file_is_said(mine, text, said):
+    write_solution(mine, text)
+    assert said in check_saved()[0].hint
 
 
 def test_a_file_that_never_ends_is_broken_off(mine, monkeypatch):
@@ -366,7 +392,7 @@ def test_an_object_of_the_notebook_is_named(kernel):
     kernel.run(f"def pad_left(sequences, pad_id):\n    tool\n{BODY}")
     before = saved_text(kernel)
     said = kernel.run("check(pad_left)")
-    assert "pad_left: passed, all 8 stages" in said
+    assert "pad_left: passed, all 9 stages" in said
     assert "leans on what can't be saved with it: `tool` (a Tool made elsewhere" in said
     assert saved_text(kernel) == before
 

@@ -1,5 +1,6 @@
 """Wrong and right solutions of lesson 01."""
 
+import html
 import json
 import re
 from copy import deepcopy
@@ -9,6 +10,7 @@ from solutions import right, wrong
 from tokenizers import Tokenizer
 
 START, END = "<|im_start|>", "<|im_end|>"
+OPENED = f"{START}assistant\n"
 
 
 def chat(messages, opened, turn):
@@ -245,6 +247,62 @@ def takes_a_prompt(prompt):
     return chat([{"role": "user", "content": prompt}], True, turn)
 
 
+@wrong("render_chat", "whoever spoke last")
+def opens_where_the_user_spoke_last(messages, add_generation_prompt=True):
+    waits = not messages or messages[-1]["role"] != "assistant"
+    return chat(messages, add_generation_prompt and waits, turn)
+
+
+@wrong("render_chat", "written otherwise than it came")
+def capital_roles(messages, add_generation_prompt=True):
+    named = [{**m, "role": m["role"].capitalize()} for m in messages]
+    return chat(named, add_generation_prompt, turn)
+
+
+@wrong("render_chat", "earlier call")
+def one_list_for_all_calls(messages, add_generation_prompt=True, pieces=[]):  # noqa: B006
+    pieces.append(chat(messages, add_generation_prompt, turn))
+    return "".join(pieces)
+
+
+@wrong("render_chat", "some newlines are not")
+def a_space_after_the_marker(messages, add_generation_prompt=True):
+    return chat(messages, add_generation_prompt, lambda m: turn(m).replace(START, f"{START} "))
+
+
+@wrong("render_chat", r"line ends are \\r\\n")
+def lines_of_windows(messages, add_generation_prompt=True):
+    return chat(messages, add_generation_prompt, lambda m: turn(m).replace("\n", "\r\n"))
+
+
+@wrong("render_chat", "Braces came out")
+def forgets_the_f(messages, add_generation_prompt=True):
+    text = ""
+    for _ in messages:
+        text += "<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
+    return text + OPENED * add_generation_prompt
+
+
+@wrong("render_chat", "is a dict")
+def by_attributes(messages, add_generation_prompt=True):
+    return chat(messages, add_generation_prompt, lambda m: f"{START}{m.role}\n{m.content}{END}\n")
+
+
+@wrong("render_chat", "part of the pattern")
+def formats_by_percent(messages, add_generation_prompt=True):
+    return chat(
+        messages,
+        add_generation_prompt,
+        lambda m: (f"{START}%s\n" + m["content"] + f"{END}\n") % m["role"],
+    )
+
+
+@wrong("render_chat", "Leave the content exactly")
+def escapes_the_content(messages, add_generation_prompt=True):
+    escaped = [{**m, "content": html.escape(m["content"])} for m in messages]
+    return chat(escaped, add_generation_prompt, turn)
+
+
 @right("render_chat")
 def by_adding(messages, add_generation_prompt=True):
     text = ""
@@ -313,6 +371,15 @@ def knows_four_markers(tokenizer, text):
     for place, piece in enumerate(pieces):
         parts = [piece[:1], piece[1:]] if place % 2 else [piece]
         ids += [i for part in parts for i in plain(tokenizer, part)]
+    return ids
+
+
+@wrong("encode_user_text", "list markers by name")
+def knows_how_they_begin(tokenizer, text):
+    ids = []
+    for number, part in enumerate(text.split("<")):
+        ids += plain(tokenizer, "<") if number else []
+        ids += plain(tokenizer, part)
     return ids
 
 

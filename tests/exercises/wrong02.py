@@ -124,6 +124,25 @@ def writes_from_the_end(sequences, pad_id):
     return ids, mask
 
 
+@wrong("pad_left", "not the first")
+def as_wide_as_the_first(sequences, pad_id):
+    width = len(sequences[0])
+    ids = [[pad_id] * (width - len(s)) + s for s in sequences]
+    return torch.tensor(ids), torch.tensor(
+        [[0] * (width - len(s)) + [1] * len(s) for s in sequences]
+    )
+
+
+@wrong("pad_left", "make each row anew")
+def one_row_many_times(sequences, pad_id):
+    width = max(len(s) for s in sequences)
+    ids, mask = [[pad_id] * width] * len(sequences), [[0] * width] * len(sequences)
+    for b, sequence in enumerate(sequences):
+        for t, token in enumerate(sequence, start=width - len(sequence)):
+            ids[b][t], mask[b][t] = token, 1
+    return torch.tensor(ids), torch.tensor(mask)
+
+
 @right("pad_left")
 def one_function_of_torch(sequences, pad_id):
     tensors = [torch.tensor(s, dtype=torch.int64) for s in sequences]

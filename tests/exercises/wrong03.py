@@ -279,6 +279,46 @@ def squeezes_too_much(model, input_ids):
     return (logits[-1][None] if logits.dim() == 2 else logits), outputs.cache
 
 
+@wrong("prefill", "count positions from 1")
+def positions_from_one(model, input_ids):
+    places = torch.arange(1, input_ids.shape[1] + 1)[None]
+    outputs = model(input_ids=input_ids, position_ids=places)
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("prefill", "whatever its length")
+def cuts_a_long_prompt(model, input_ids):
+    outputs = model(input_ids=input_ids[:, -8:])
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("prefill", "add up all tokens")
+def sum_of_all(model, input_ids):
+    outputs = model(input_ids=input_ids)
+    return outputs.logits.sum(dim=1), outputs.cache
+
+
+@wrong("prefill", "takes its cache by name")
+def cache_as_the_second_argument(model, input_ids):
+    outputs = model(input_ids, DynamicCache())
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("prefill", "in two dimensions")
+def one_row_of_ids(model, input_ids):
+    outputs = model(input_ids=input_ids[0])
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("prefill", "never runs the model")
+def remembers_prompts(model, input_ids, known={}):  # noqa: B006
+    prompt = tuple(input_ids[0].tolist())
+    if prompt not in known:
+        outputs = model(input_ids=input_ids)
+        known[prompt] = outputs.logits[:, -1], outputs.cache
+    return known[prompt]
+
+
 @right("prefill")
 def old_names(model, input_ids):
     outputs = model(input_ids, use_cache=True)
@@ -452,6 +492,12 @@ def smallest_first(logits):
     return shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
 
 
+@wrong("log_probs", "maximum of all rows")
+def one_maximum_for_all(logits):
+    shifted = logits - logits.max()
+    return shifted - shifted.exp().sum(dim=-1, keepdim=True).log()
+
+
 @right("log_probs")
 def torchs_own(logits):
     return torch.log_softmax(logits, dim=-1)
@@ -523,6 +569,12 @@ def first_only(logits, input_ids, prompt_tokens):
 @wrong("answer_log_prob", "last token counts")
 def last_only(logits, input_ids, prompt_tokens):
     return logits[0, -2].log_softmax(dim=-1)[input_ids[0, -1]].item()
+
+
+@wrong("answer_log_prob", "that is a loss")
+def a_loss_of_the_answer(logits, input_ids, prompt_tokens):
+    rows = logits.log_softmax(dim=-1)[:, prompt_tokens - 1 : -1]
+    return -float(rows.gather(-1, input_ids[:, prompt_tokens:, None]).sum())
 
 
 @right("answer_log_prob")

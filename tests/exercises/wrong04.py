@@ -565,6 +565,99 @@ def divides_the_argument(logits, temperature=0.0, top_k=None, top_p=None, genera
     return drawn(filtered(logits, 1.0, top_k, top_p), generator)
 
 
+@wrong("select_next_token", "Without a generator the same")
+def seeds_where_none_is_given(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    own = generator or torch.Generator().manual_seed(0)
+    return drawn(filtered(logits, temperature, top_k, top_p), own)
+
+
+@wrong("select_next_token", "Without a generator the same")
+def greedy_without_a_generator(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6 or generator is None:
+        return best(logits)
+    return drawn(filtered(logits, temperature, top_k, top_p), generator)
+
+
+@wrong("select_next_token", "keep the temperature from getting low")
+def never_below_a_tenth(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    return drawn(filtered(logits, max(temperature, 0.1), top_k, top_p), generator)
+
+
+@wrong("select_next_token", "Only 0, or next to 0")
+def greedy_below_a_tenth(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 0.1:
+        return best(logits)
+    return drawn(filtered(logits, temperature, top_k, top_p), generator)
+
+
+@wrong("select_next_token", "Called without a temperature")
+def draws_by_default(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    return drawn(filtered(logits, temperature, top_k, top_p), generator)
+
+
+@wrong("select_next_token", "may be None, which means off")
+def compares_none(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    k = top_k if top_k > 0 else None
+    return drawn(filtered(logits, temperature, k, top_p), generator)
+
+
+@wrong("select_next_token", "ranks came back|Ranks came back")
+def forgets_where_it_sorted(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    scores = filtered(logits, temperature, top_k, top_p)
+    return drawn(scores.sort(dim=-1, descending=True).values, generator)
+
+
+@wrong("select_next_token", "ranks came back|Ranks came back")
+def draws_among_the_kept(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    if top_k:
+        logits = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values
+    return drawn(filtered(logits, temperature, None, top_p), generator)
+
+
+@wrong("select_next_token", "their logit became 0")
+def zeros_what_is_forbidden(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    scores = logits / temperature
+    kept = filtered(logits, temperature, top_k, top_p) > float("-inf")
+    return drawn(torch.where(kept, scores, 0.0), generator)
+
+
+@wrong("select_next_token", "a third token gets in")
+def nucleus_too_large(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    logits = filtered(logits, temperature, top_k, None)
+    if top_p is not None and top_p < 1:
+        values, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
+        late = (values.cumsum(dim=-1) - values >= top_p).roll(1, dims=-1)
+        late[:, 0] = False
+        logits = logits.masked_fill(late.scatter(-1, order, late), float("-inf"))
+    return drawn(logits, generator)
+
+
+@wrong("select_next_token", "serves for all rows")
+def one_threshold_for_all_rows(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
+    if temperature < 1e-6:
+        return best(logits)
+    if top_k:
+        kth = logits.topk(min(top_k, logits.shape[-1]), dim=-1).values.min()
+        logits = logits.masked_fill(logits < kth, float("-inf"))
+    return drawn(filtered(logits, temperature, None, top_p), generator)
+
+
 @right("select_next_token")
 def one_helper_for_each(logits, temperature=0.0, top_k=None, top_p=None, generator=None):
     if temperature < 1e-5:

@@ -260,6 +260,37 @@ def decode_without_a_model(token, cache):
     return token, cache
 
 
+@wrong("decode", "as long as the cache alone")
+def decode_with_a_mask_of_the_cache(model, token, cache):
+    mask = torch.ones(1, cache.get_seq_length())
+    outputs = model(input_ids=token, cache=cache, attention_mask=mask)
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("decode", "takes its cache by name")
+def decode_with_the_cache_second(model, token, cache):
+    outputs = model(token, cache)
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("decode", "in two dimensions")
+def decode_of_a_flat_token(model, token, cache):
+    outputs = model(input_ids=token[0], cache=cache)
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("decode", "stub's order")
+def decode_in_another_order(model, cache, token):
+    outputs = model(input_ids=token, cache=cache)
+    return outputs.logits[:, -1], outputs.cache
+
+
+@wrong("decode", "that you return is empty")
+def decode_returns_an_empty_cache(model, token, cache):
+    outputs = model(input_ids=token, cache=cache)
+    return outputs.logits[:, -1], type(cache)()
+
+
 @right("decode")
 def decode_by_the_old_names(model, token, cache):
     outputs = model(input_ids=token, past_key_values=cache, use_cache=True)

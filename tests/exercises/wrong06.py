@@ -75,6 +75,65 @@ def gives_a_pair(tokenizer, token_ids, sent, final=False):
     return text[sent:], len(text)
 
 
+@wrong("new_text", "give the whole answer")
+def ignores_sent_at_the_end(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids)
+    return text if final else text.rstrip(MARK)[sent:]
+
+
+@wrong("new_text", "White space is changed|strip white space")
+def strips_the_answer(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids).strip()
+    return (text if final else text.rstrip(MARK))[sent:]
+
+
+@wrong("new_text", "White space is changed|strip white space")
+def strips_its_end(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids).rstrip()
+    return (text if final else text.rstrip(MARK))[sent:]
+
+
+@wrong("new_text", "cut off bytes")
+def counts_bytes(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids)
+    return (text if final else text.rstrip(MARK)).encode()[sent:].decode(errors="ignore")
+
+
+@wrong("new_text", "spelt in the vocabulary")
+def joins_tokens(tokenizer, token_ids, sent, final=False):
+    return "".join(tokenizer.convert_ids_to_tokens(token_ids))[sent:]
+
+
+@wrong("new_text", "one by one they are no")
+def decodes_one_by_one(tokenizer, token_ids, sent, final=False):
+    text = "".join(tokenizer.decode([token]) for token in token_ids)
+    return (text if final else text.rstrip(MARK))[sent:]
+
+
+@wrong("new_text", "always hold back a character")
+def holds_back_one(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids)
+    return text[sent:] if final else text[sent:-1]
+
+
+@wrong("new_text", "not None")
+def gives_none(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids)
+    return text[sent:] if final or not text.endswith(MARK) else None
+
+
+@wrong("new_text", "While you hold back")
+def sends_again_while_it_waits(tokenizer, token_ids, sent, final=False):
+    text = tokenizer.decode(token_ids)
+    return text[:-1] if text.endswith(MARK) and not final else text[sent:]
+
+
+@wrong("new_text", "Called without final")
+def final_by_default(tokenizer, token_ids, sent, final=True):
+    text = tokenizer.decode(token_ids)
+    return (text if final else text.rstrip(MARK))[sent:]
+
+
 @right("new_text")
 def all_or_nothing(tokenizer, token_ids, sent, final=False):
     piece = tokenizer.decode(token_ids, skip_special_tokens=True)[sent:]
@@ -146,6 +205,31 @@ def the_text_alone(payload):
 def unescaped(payload):
     line = json.dumps(payload).replace("\\n", "\n")
     return f"data: {line}\n\n"
+
+
+@wrong("sse_event", "Put an f before")
+def forgets_the_f(payload):
+    return "data: {json.dumps(payload)}\n\n"
+
+
+@wrong("sse_event", "Python writes bytes")
+def bytes_inside(payload):
+    return f"data: {json.dumps(payload).encode()}\n\n"
+
+
+@wrong("sse_event", "a backslash and an n")
+def raw_newlines(payload):
+    return rf"data: {json.dumps(payload)}\n\n"
+
+
+@wrong("sse_event", "a space behind the end")
+def space_at_the_end(payload):
+    return f"data: {json.dumps(payload)}\n\n "
+
+
+@wrong("sse_event", "several events")
+def done_after_each(payload):
+    return f"data: {json.dumps(payload)}\n\ndata: [DONE]\n\n"
 
 
 @right("sse_event")
@@ -247,6 +331,40 @@ def keeps_the_name(chunks):
             data.append(line.removeprefix("data:").removeprefix(" "))
 
 
+def lines_in(chunks, data_of, lines_of=lambda text: text.replace("\r\n", "\n").split("\n")[:-1]):
+    name, data = "message", []
+    for line in lines_of(b"".join(chunks).decode()):
+        if not line:
+            if data:
+                yield name, "\n".join(data)
+            name, data = "message", []
+        elif line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data:"):
+            data.append(data_of(line))
+
+
+@wrong("read_events", "strip takes letters")
+def strips_letters(chunks):
+    return lines_in(chunks, lambda line: line.lstrip("data: "))  # noqa: B005
+
+
+@wrong("read_events", "wherever it stands")
+def takes_out_every_field_name(chunks):
+    return lines_in(chunks, lambda line: line.replace("data:", "").removeprefix(" "))
+
+
+@wrong("read_events", "knows many more")
+def splits_at_any_line_end(chunks):
+    return lines_in(chunks, lambda line: line[5:].removeprefix(" "), str.splitlines)
+
+
+@wrong("read_events", "no line end in it")
+def keeps_the_line_end(chunks):
+    for name, data in lines_in(chunks, lambda line: line[5:].removeprefix(" ")):
+        yield name, data + "\n"
+
+
 @right("read_events")
 def all_at_once(chunks):
     text = b"".join(chunks).decode("utf-8").replace("\r\n", "\n")
@@ -302,6 +420,14 @@ def holds_as_much_as_the_stop_is_long(text, stop):
 def looks_at_one_character(text, stop):
     if text.endswith(stop[:1]) and not text.endswith(stop[:2]):
         return text[:-1], text[-1:]
+    return text, ""
+
+
+@wrong("hold_stop", "changed places")
+def gives_the_held_first(text, stop):
+    for n in range(len(stop) - 1, 0, -1):
+        if text.endswith(stop[:n]):
+            return text[-n:], text[:-n]
     return text, ""
 
 

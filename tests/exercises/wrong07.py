@@ -75,6 +75,41 @@ class BlankPrompt(Good):
     prompt: str = Field(min_length=1)
 
 
+@wrong("GenerateRequest", "prompt was changed")
+class StripsThePrompt(Good):
+    model_config = ConfigDict(
+        strict=True, extra="forbid", allow_inf_nan=False, str_strip_whitespace=True
+    )
+    prompt: str = Field(min_length=1)
+
+
+@wrong("GenerateRequest", "limit is too narrow")
+class CapsTheLimit(Good):
+    token_limit: int = Field(128, ge=1, le=512)
+
+
+@wrong("GenerateRequest", "Which have yours")
+class NoDefault(Good):
+    token_limit: int = Field(ge=1)
+
+
+@wrong("GenerateRequest", "prompt of null")
+class TakesNoPrompt(Good):
+    prompt: str | None = Field(pattern=r"\S")
+
+
+@right("GenerateRequest")
+class WithItsOwnInit(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    prompt: str = Field(pattern=r"\S")
+    token_limit: int = Field(128, ge=1)
+    temperature: float = Field(0.0, ge=0)
+    top_k: int | None = Field(None, ge=0)
+
+    def __init__(self, **fields):
+        super().__init__(**fields)
+
+
 @right("GenerateRequest")
 class WithAValidator(BaseModel):
     model_config = ConfigDict(extra="forbid")
@@ -234,6 +269,54 @@ async def catches_everything(answer, sse_event):
         yield error_event(FAILED)
 
 
+@wrong("stream_events", "waited for: async for")
+async def plain_for(answer, sse_event):
+    for piece in answer:
+        yield sse_event({"text": piece})
+
+
+@wrong("stream_events", "all the text so far")
+async def sends_all_so_far(answer, sse_event):
+    text = ""
+    async for piece in answer:
+        text += piece
+        yield sse_event({"text": text})
+    yield end_of(answer, sse_event)
+    yield DONE
+
+
+@wrong("stream_events", "strip the pieces")
+async def strips_pieces(answer, sse_event):
+    async for piece in answer:
+        yield sse_event({"text": piece.strip()})
+    yield end_of(answer, sse_event)
+    yield DONE
+
+
+@wrong("stream_events", "when the pieces are through")
+async def asks_for_the_result_first(answer, sse_event):
+    try:
+        end = end_of(answer, sse_event)
+        async for piece in answer:
+            yield sse_event({"text": piece})
+        yield end
+        yield DONE
+    except Exception:
+        yield error_event("The answer broke off.")
+
+
+@wrong("stream_events", "number of pieces")
+async def counts_pieces(answer, sse_event):
+    count = 0
+    async for piece in answer:
+        count += 1
+        yield sse_event({"text": piece})
+    result = answer.result
+    numbers = {"token_count": count, "prompt_tokens": result.input_tokens}
+    yield sse_event({"finish_reason": result.finish_reason, **numbers})
+    yield DONE
+
+
 @right("stream_events")
 async def as_bytes(answer, sse_event):
     try:
@@ -296,6 +379,20 @@ async def sleeps_hard(request, answer):
     answer.cancel()
 
 
+@wrong("cancel_when_gone", "return after the first")
+async def never_returns(request, answer):
+    while True:
+        if (await request.receive())["type"] == "http.disconnect":
+            answer.cancel()
+
+
+@wrong("cancel_when_gone", "keeps a whole core busy")
+async def asks_without_a_pause(request, answer):
+    while not await request.is_disconnected():
+        pass
+    answer.cancel()
+
+
 @right("cancel_when_gone")
 async def asks_now_and_then(request, answer):
     while not await request.is_disconnected():
@@ -346,6 +443,17 @@ async def hides_failures(answer, watch):
 @wrong("answered", "after a good answer")
 async def never_ends_it(answer, watch):
     asyncio.create_task(watch(answer))  # noqa: RUF006
+    return "".join([piece async for piece in answer])
+
+
+@wrong("answered", "Nobody watches now")
+async def without_a_watcher(answer, watch):
+    return "".join([piece async for piece in answer])
+
+
+@wrong("answered", "It does not end")
+async def waits_for_the_watcher(answer, watch):
+    await watch(answer)
     return "".join([piece async for piece in answer])
 
 

@@ -4,6 +4,7 @@ Each display is an object with a plain text that is exact, and beside it HTML, M
 a PNG. Nothing in them needs a trusted notebook, and nothing is said by colour alone.
 """
 
+import ast
 import inspect
 import re
 import textwrap
@@ -31,6 +32,7 @@ __all__ = [
     "plot_lines",
     "show_distribution",
     "show_mask",
+    "show_signature",
     "show_source",
     "show_table",
     "show_tokens",
@@ -63,3 +65,13 @@ def show_source(function: Callable[..., Any]) -> Source:
     """
     code = textwrap.dedent(inspect.getsource(function)).rstrip()
     return Source(f"{function.__module__}.{function.__qualname__}", code)
+
+
+def show_signature(function: Callable[..., Any]) -> Source:
+    """Show what a function is for and how it is called, and leave its body to the exercises."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
+    tree.decorator_list = []
+    tree.body = [node for node in tree.body[:1] if ast.get_docstring(tree)]
+    tree.body.append(ast.Expr(ast.Constant(...)))
+    return Source(f"{function.__module__}.{function.__qualname__}", ast.unparse(tree))

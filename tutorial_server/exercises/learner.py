@@ -127,7 +127,12 @@ def _task_for(thing: Any, by_name: bool = True) -> Task | str:
 def _no_task(name: str) -> str:
     names = [task.name for task in registry.all_tasks()]
     close = difflib.get_close_matches(name, names, n=1)
-    said = f"There is no task called {name}." if name.isidentifier() else "That has no name."
+    if not name.isidentifier():
+        return (
+            "That has no name of its own, and a task is found by its function's name: write "
+            "`def`, the task's name, and in it what you have."
+        )
+    said = f"There is no task called {name}."
     if close:
         return f"{said} Did you mean {close[0]}? A task is found by its function's name."
     return f"{said} A task is found by its function's name; status() lists them all."

@@ -27,9 +27,10 @@ def _turns(*turns: tuple[str, str]) -> str:
     return "".join(f"{START}{role}\n{content}{END}\n" for role, content in turns)
 
 
+TALKED_TWICE = _turns(("user", "Where?"), ("assistant", "Here."))
 TALKED = _turns(("user", "Where?"), ("assistant", "Here."), ("user", "When?"))
 SYSTEM: list[Message] = [{"role": "system", "content": "Be brief."}, *HI]
-TYPED = "  two\n\nlines, {braces}, 100 % and \\n  "
+TYPED = '  two\n\nlines, {braces}, 100 % and \\n, 1 < 2 & "so"  '
 
 
 def _bare(text: str) -> str:
@@ -51,6 +52,16 @@ ONE_TURN: tuple[Diagnosis, ...] = (
     (lambda t: "\\n" in t, "Your newline is a backslash and an n. Is a raw string (r'…') in it?"),
     (TURN + OPEN, "You open the answer although add_generation_prompt is False here."),
     (
+        lambda t: t.startswith(TURN) and t.endswith(TURN) and t.count(TURN) > 1,
+        "What an earlier call wrote is still there. Begin with an empty text or list inside the "
+        "function: a default argument, or a name outside it, is made only once.",
+    ),
+    (
+        lambda t: "{" in t,
+        "Braces came out as they stand. In an f-string, f'…', they are replaced by what they hold.",
+    ),
+    (lambda t: "\r" in t, "Your line ends are \\r\\n. ChatML has a plain newline, \\n."),
+    (
         lambda t: t.startswith(f"{START}system"),
         "You put in a system message that nobody wrote. Some models' templates do; yours "
         "renders the messages that it is given, and no other.",
@@ -62,13 +73,20 @@ ONE_TURN: tuple[Diagnosis, ...] = (
         "The role and the content are not separated by a newline, the model's sign for where "
         "the role ends.",
     ),
-    (lambda t: _bare(t) == _bare(TURN), "The markers are right, some newlines are not."),
+    (
+        lambda t: _bare(t) == _bare(TURN),
+        "The markers are right, some newlines are not, or there are spaces beside them.",
+    ),
     (
         lambda t: START in t and END not in t,
         "Nothing ends the turn. After the content comes <|im_end|>, which is how the model "
         "knows that the user has finished.",
     ),
     (lambda t: END in t and START not in t, "Nothing begins the turn: <|im_start|> is missing."),
+    (
+        lambda t: "user" not in t and "user" in t.lower(),
+        "The role is written otherwise than it came. Its case is the model's: user, not User.",
+    ),
     (lambda t: "user" not in t, "The role is missing. The model can't know whose turn this is."),
     (
         lambda t: "Hi" in t and t.find("Hi") < t.find("user"),
@@ -146,6 +164,17 @@ def _verbatim(fn: Any) -> None:
     content("", "An empty message is a turn as well, with nothing between the markers.")
 
 
+def _answered_already(fn: Any) -> None:
+    hint = (
+        "The last message is the assistant's, and the answer is not opened. Whether it is says "
+        "add_generation_prompt alone, whoever spoke last."
+    )
+    talk = TALK[:2]
+    equal(fn(talk, add_generation_prompt=True), TALKED_TWICE + OPEN, "text", hint)
+    closed = "With add_generation_prompt=False nothing is opened, whoever spoke last."
+    equal(fn(talk, add_generation_prompt=False), TALKED_TWICE, "text", closed)
+
+
 def _nothing(fn: Any) -> None:
     none = "Without messages there are no turns, only what add_generation_prompt asks for."
     equal(fn([], add_generation_prompt=False), "", "text", none)
@@ -179,7 +208,18 @@ RENDER_CHAT = Task(
         '"<|im_start|>assistant\\n". Return the text.',
     ),
     stages=(
-        Stage("type", "one text, a str", _render_type),
+        Stage(
+            "type",
+            "one text, a str",
+            _render_type,
+            raises=(
+                (
+                    AttributeError,
+                    "'dict' object has no",
+                    "A message is a dict: its role is message['role'], not message.role.",
+                ),
+            ),
+        ),
         gives(
             "one turn",
             "markers, role, content and newlines in their places",
@@ -226,6 +266,7 @@ RENDER_CHAT = Task(
             "The system message is a turn of its own, with the role system, where it stands.",
             (lambda t: "Be brief." not in t, "The system message is left out."),
         ),
+        Stage("last word", "whoever spoke last", _answered_already),
         Stage(
             "verbatim",
             "the content exactly as it was typed",
@@ -236,6 +277,15 @@ RENDER_CHAT = Task(
                     "braces",
                     "A message with braces in it breaks your formatting: str.format takes them "
                     "for places to fill. Put the content in last, or use an f-string.",
+                ),
+                *(
+                    (
+                        kind,
+                        "format",
+                        "A message with a % in it breaks your formatting: the content has become "
+                        "part of the pattern. Put it in as a value, or use an f-string.",
+                    )
+                    for kind in (TypeError, ValueError)
                 ),
             ),
         ),
@@ -340,12 +390,12 @@ def _not_special(fn: Any) -> None:
 
 def _any_marker(fn: Any) -> None:
     tokenizer = tiny_tokenizer()
-    tokenizer.add_tokens(["<tool>"])
+    tokenizer.add_tokens(["[tool]"])
     became = (
-        "This tokenizer has one more marker, <tool>, and it has become a control token. Don't "
+        "This tokenizer has one more marker, [tool], and it has become a control token. Don't "
         "list markers by name: leave out the stage that looks for them."
     )
-    _typed(fn, "a <tool> here", became, tokenizer)
+    _typed(fn, "a [tool] here", became, tokenizer)
 
 
 def _nested(fn: Any) -> None:

@@ -11,6 +11,7 @@ from .task import Stage, Task, Words
 
 # pad_left. Unequal rows, the longest first, so that a change of order shows.
 ROWS = [[5, 6, 7], [8]]
+WIDTH = "Here the longest sequence comes last. The width is that of the longest, not the first."
 
 
 def _pad_type(fn: Any) -> None:
@@ -104,6 +105,10 @@ PAD_LEFT = Task(
                 "You return the mask first. The order is ids, mask.",
             ),
             (
+                lambda got: torch.equal(got[0], got[1]),
+                "All rows are the same. [row] * B is one list, B times: make each row anew.",
+            ),
+            (
                 [[0, 0, 8], [5, 6, 7]],
                 "Your rows have changed places. Row b must be sequence b, or people get each "
                 "other's answers.",
@@ -151,6 +156,15 @@ PAD_LEFT = Task(
                 "Your mask comes from comparing ids with pad_id, and so it hides real tokens "
                 "of that id. (The small model pads with its end-of-turn id.) Take the lengths.",
             ),
+        ),
+        gives(
+            "longest last",
+            "the longest sequence may stand anywhere",
+            lambda fn: fn(ROWS[::-1], 0)[0],
+            [[0, 0, 8], [5, 6, 7]],
+            "ids",
+            WIDTH,
+            raises=((ValueError, "expected sequence of length", WIDTH),),
         ),
         Stage("edges", "one sequence alone, and an empty one", _pad_edges),
         Stage("whole", "five sequences together", _pad_whole),

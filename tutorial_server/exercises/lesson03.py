@@ -12,7 +12,7 @@ from ..padding import position_ids
 from ..runner import prefill
 from .compare import Diagnosis, close, expect, gives, has_shape, same, tensor, unpack
 from .task import Stage, Task, Words, Wrong
-from .tiny import tiny_model
+from .tiny import MISCALLED, tiny_model
 
 
 def _floats(got: Any, what: str, hint: str) -> None:
@@ -263,6 +263,7 @@ def _prefill_row(fn: Any) -> None:
         (_is(every[0]), "You take the scores after the first token. The last one's count."),
         (_is(every[-2]), "You take the scores at the last token but one, so they predict the end."),
         (_is(every.mean(dim=0)), "You average over all tokens. Only the last one's scores count."),
+        (_is(every.sum(dim=0)), "You add up all tokens. Only the last one's scores count."),
         (_is(every.amax(dim=0)), "You take the highest over all tokens. Take the last one alone."),
         (
             _is(last.softmax(dim=-1)),
@@ -304,6 +305,8 @@ def _prefill_once(fn: Any) -> None:
     ran = len(passes)
     expected, got = Words("1 forward pass"), Words(f"{ran} forward passes")
     hint = f"Your function runs the model {ran} times. One pass gives the logits and the cache."
+    if not ran:
+        hint = "Your function never runs the model: it gives what it has kept."
     if ran == T:
         hint = (
             "You read token by token, one pass each. The point of prefill is to read all of the "
@@ -325,7 +328,13 @@ def _prefill_onward(fn: Any) -> None:
     except Exception as error:
         raise Wrong(hint, got=Words(f"the model raised {type(error).__name__}")) from None
     anew = _all_logits(torch.cat([PROMPT, token], dim=1))[-1:]
-    close(onward, anew, "logits of the next token", hint, atol=1e-3)
+    shifted = torch.tensor([[1, 2, 3, 4, 4]])  # what decode adds has its right position
+    counted = _all_logits(torch.cat([PROMPT, token], dim=1), position_ids=shifted)[-1]
+    one = (
+        "You count positions from 1, so the next token gets the last one's again. The first has "
+        "position 0; leave them out, and the model counts."
+    )
+    close(onward, anew, "logits of the next token", hint, [(_is(counted), one)], atol=1e-3)
 
 
 def _prefill_whole(fn: Any) -> None:
@@ -334,15 +343,15 @@ def _prefill_whole(fn: Any) -> None:
         logits, cache = unpack(fn(model, ids), "logits", "cache")
         lost = "With a prompt of one token a dimension gets lost (squeeze?): [1, V] is asked for."
         has_shape(logits, "logits", [1, V], lost)
-        expected = model(input_ids=ids).logits[:, -1]
-        general = "With another model yours gives other scores. Use the model that you are given."
-        close(logits, expected, "logits", general, atol=1e-3)
         expect(
             _tokens_in(cache) == ids.shape[1],
             "The cache must hold as many tokens as the prompt, whatever its length.",
             expected=Words(f"a cache of {ids.shape[1]} tokens"),
             got=Words(f"a cache of {_tokens_in(cache)} tokens"),
         )
+        expected = model(input_ids=ids).logits[:, -1]
+        general = "With another model yours gives other scores. Use the model that you are given."
+        close(logits, expected, "logits", general, atol=1e-3)
 
 
 PREFILL = Task(
@@ -361,7 +370,7 @@ PREFILL = Task(
         "values are outputs.logits[:, -1] and outputs.cache.",
     ),
     stages=(
-        Stage("type", "logits, a float tensor, and a cache", _prefill_type),
+        Stage("type", "logits, a float tensor, and a cache", _prefill_type, MISCALLED),
         Stage("shape", "logits [1, V]", _prefill_shape),
         Stage("cache", "a cache of the whole prompt, and of nothing else", _prefill_cache),
         Stage("row", "the scores after the last token", _prefill_row),
@@ -496,6 +505,16 @@ LOG_PROBS = Task(
             atol=1e-4,
         ),
         gives(
+            "rows far apart",
+            "each row has a maximum of its own",
+            lambda fn: fn(torch.tensor([[0.0, 0.0], [1000.0, 1000.0]])),
+            [[HALF, HALF], [HALF, HALF]],
+            "the result",
+            "You take the maximum of all rows off each, and the powers of a row far below it "
+            "become 0. Each row has its own: max(dim=-1, keepdim=True).",
+            atol=1e-4,
+        ),
+        gives(
             "far apart",
             "a tiny probability keeps its logarithm",
             lambda fn: fn(torch.tensor([[0.0, -200.0]])),
@@ -623,6 +642,7 @@ ANSWER_LOG_PROB = Task(
                 "the token after it: the one before predicts this one.",
             ),
             (0.7, "You return the probability. Its logarithm is asked for."),
+            (-math.log(0.7), "The sign is wrong: that is a loss. Its opposite is asked for."),
             (
                 lambda got: got > 0,
                 "A logarithm of a probability is never above 0. Logits must be normalised: "

@@ -1,5 +1,6 @@
 """Cases of lesson 04: from scores to one token."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -505,7 +506,9 @@ def _select_greedy(fn: Any) -> None:
     general = "At temperature 0 each row gives the id of its highest logit."
     known = [([[0], [1]], "You take the lowest. Greedy takes the highest.")]
     for _ in range(3):
-        equal(fn(PAIR), [[1], [2]], "tokens", general, known)
+        equal(fn(PAIR, temperature=0.0), [[1], [2]], "tokens", general, known)
+    default = "Called without a temperature, it is 0: its default stands in the first line."
+    equal(fn(PAIR * 0.01), [[1], [2]], "tokens", default)
     equal(fn(PAIR, temperature=0.0, top_k=2, top_p=0.9), [[1], [2]], "tokens", general)
 
 
@@ -514,10 +517,12 @@ def _select_draws(fn: Any) -> None:
         _shares(fn, [1, 2, 5], temperature=1.0),
         [1, 2, 5],
         "At temperature 1 tokens are drawn as often as they are probable.",
+        ([5, 2, 1], "The draw's ranks came back, not ids. After a sort, look up which id it was."),
         ([0, 0, 1], "At temperature 1 you still take the highest each time. Draw: multinomial."),
         (
             [1, 1, 1],
-            "All tokens come equally often. Softmax runs along the vocabulary: dim=-1, not dim=0.",
+            "All tokens come nearly equally often. Softmax runs along the vocabulary, dim=-1 and "
+            "not dim=0, and it is taken once: probabilities are no logits.",
         ),
         (lambda s: bool((s == 1).any()), "All rows get the same token. Draw for each row."),
     )
@@ -535,6 +540,13 @@ def _select_temperature(fn: Any) -> None:
         ),
         ([1, 2, 4], "You multiply by the temperature, and flatten. Divide."),
         ([0, 0, 1], "Below temperature 1 you are greedy. Only 0, or next to 0, is."),
+    )
+    _follow(
+        _shares(fn, [1, 2**0.1, 4**0.1], temperature=0.05),
+        [1, 4, 16],
+        "0.05 is a temperature like any other: ratios of probabilities are raised to the 20th.",
+        ([0, 0, 1], "At temperature 0.05 you are greedy. Only 0, or next to 0, is."),
+        (lambda s: bool(s[2] < 0.7), "You keep the temperature from getting low. 0.05 is 0.05."),
     )
 
 
@@ -566,6 +578,14 @@ def _select_generator(fn: Any) -> None:
         expected=Words("other tokens with another seed"),
         got=first,
     )
+    alone = [int(fn(FLAT, temperature=1.0)) for _ in range(6)]
+    expect(
+        len(set(alone)) > 1,
+        "Without a generator the same token comes each time. None means PyTorch's own chance: "
+        "no seed of yours, and not the highest either.",
+        expected=Words("different tokens, with generator=None as well"),
+        got=alone,
+    )
     expect(
         untouched,
         "PyTorch's global random state has changed, which everybody shares. Use the generator "
@@ -586,6 +606,12 @@ def _select_top_k(fn: Any) -> None:
         (FOUR, "top_k has no effect: tokens beyond the second are still drawn."),
         ([0, 2, 5, 8], "Three different tokens are drawn with top_k 2: one more than k."),
         ([0, 0, 0, 1], "With top_k 2 only the best is drawn: one fewer than k."),
+        ([8, 5, 0, 0], "Ranks came back, not ids. topk gives indices as well: look ids up there."),
+        (
+            [math.e, math.e, 5, 8],
+            "Those that top_k forbids still come: their logit became 0, which is a score like any "
+            "other. Only −inf forbids.",
+        ),
     )
     _follow(
         _shares(fn, FOUR, temperature=1.0, top_k=0),
@@ -601,6 +627,7 @@ def _select_top_p(fn: Any) -> None:
         "With top_p 0.7 the two best are drawn: 8/16 alone is too little, 13/16 enough.",
         (FOUR, "top_p has no effect: improbable tokens are still drawn."),
         ([0, 0, 0, 1], "With top_p 0.7 the second best must stay: it crosses the line."),
+        ([0, 2, 5, 8], "With top_p 0.7 a third token gets in, and two reach it already."),
     )
     _follow(
         _shares(fn, FOUR, temperature=1.0, top_p=1.0),
@@ -654,12 +681,19 @@ def _select_whole(fn: Any) -> None:
     # Squared, three of them: 81 : 64 : 16, of which the first two reach 0.9.
     _follow(_counted(got[::2], 4), [81, 64, 0, 0], general)
     _follow(_counted(got[1::2], 4), [0, 0, 64, 81], general)
+    threshold = "One threshold serves for all rows. Each row has its own k highest."
+    got = fn(rows - 3 * (torch.arange(len(rows)) % 2)[:, None], 1.0, 2)  # every other row lower
+    _follow(_counted(got[::2], 4), [9, 8, 0, 0], threshold)
+    _follow(_counted(got[1::2], 4), [0, 0, 8, 9], threshold)
 
 
 def _no_softmax(hint: str) -> tuple[Raises, ...]:
     return ((RuntimeError, NOT_PROBABLE, hint), (RuntimeError, "invalid multinomial", hint))
 
 
+OFF: tuple[Raises, ...] = (
+    (TypeError, "NoneType", "top_k and top_p may be None, which means off: ask for that first."),
+)
 DIVIDES = "You divide by a temperature of 0. At 0 nothing is drawn: take the highest logit."
 OVERFLOWS = (
     "Dividing by a temperature so tiny overflows: inf, then nan. Take off the row's maximum "
@@ -696,13 +730,16 @@ SELECT_NEXT_TOKEN = Task(
             "draw",
             "temperature 1 draws by probability",
             _select_draws,
-            raises=_no_softmax(
-                "multinomial wants probabilities, and logits may be negative: softmax first."
+            raises=(
+                *_no_softmax(
+                    "multinomial wants probabilities, and logits may be negative: softmax first."
+                ),
+                *OFF,
             ),
         ),
         Stage("temperature", "a low one sharpens the draw", _select_temperature),
         Stage("generator", "all chance comes from the generator", _select_generator),
-        Stage("top-k", "only the k best are drawn", _select_top_k),
+        Stage("top-k", "only the k best are drawn", _select_top_k, raises=OFF),
         Stage(
             "top-p",
             "only the nucleus is drawn",

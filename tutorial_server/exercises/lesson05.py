@@ -15,7 +15,7 @@ from ..memory import kv_cache_bytes
 from ..runner import decode, prefill
 from .compare import Diagnosis, close, equal, expect, gives, has_shape, instance, unpack
 from .task import Stage, Task, Words, Wrong
-from .tiny import VOCABULARY, tiny_model
+from .tiny import MISCALLED, VOCABULARY, tiny_model
 
 PROMPT = [5, 6, 7, 8]
 ATOL = 1e-3  # between a step alone and a whole prompt; logits here are 1 to 10
@@ -305,6 +305,11 @@ def _decode_mistakes(model: Any, right: Tensor) -> list[Diagnosis]:
         (right.softmax(dim=-1), "These are probabilities. Return the logits as they are."),
         (right.log_softmax(dim=-1), "These are log-probabilities. Return the logits as they are."),
         (
+            step(attention_mask=torch.ones(1, len(PROMPT))),
+            "Your attention mask is as long as the cache alone. It must be one longer; "
+            "without padding, leave it out.",
+        ),
+        (
             step(attention_mask=torch.ones(1, 1)),
             "Your attention mask covers the new token only, and so hides the prompt. It must be "
             "as long as cache and token together; without padding, leave it out.",
@@ -322,6 +327,8 @@ def _decode_grows(fn: Any) -> None:
             "The cache that you return lacks the new token: the next step would not know of it. "
             "Return the one that the model gives back."
         )
+    elif now == 0:
+        hint = "The cache that you return is empty. Return the one that has grown."
     elif now == 1:
         hint = (
             "The cache that you return holds the new token alone: the prompt would be lost in "
@@ -376,7 +383,7 @@ DECODE = Task(
         "outputs.logits[:, -1] and outputs.cache.",
     ),
     stages=(
-        Stage("type", "logits and a cache", _decode_type),
+        Stage("type", "logits and a cache", _decode_type, MISCALLED),
         Stage("shape", "logits [1, V]", _decode_shape),
         Stage("price", "one forward pass, over one position", _decode_reads),
         Stage("memory", "the step knows what came before", _decode_remembers),
@@ -469,7 +476,11 @@ def _greedy_stop(fn: Any) -> None:
         raise Wrong(hint, expected=right[:3], got=got)
     known: list[Diagnosis] = [
         (right[:4], "Your answer holds the stop id. It is a signal, not a part of the answer."),
-        (right[:6], "Your answer runs past the stop id, until the limit. Ask after each token."),
+        (
+            right[:6],
+            "Your answer runs past the stop id, until the limit. Ask after each token whether it "
+            "is in stop_ids.",
+        ),
         (
             right[:2],
             "The token before the stop id is lost. Only the stop id itself is left out.",
@@ -563,7 +574,7 @@ GENERATE_GREEDY = Task(
         "decode(model, token, cache).",
     ),
     stages=(
-        Stage("type", "a list of ints", _greedy_type),
+        Stage("type", "a list of ints", _greedy_type, MISCALLED),
         Stage("limit", "max_new_tokens ids where nothing ends the turn", _greedy_limit),
         Stage("tokens", "the most probable token each time", _greedy_tokens),
         Stage("stop", "a stop id ends the answer, and is not in it", _greedy_stop, _A_SET),

@@ -85,6 +85,12 @@ NEW_TEXT = Task(
             (" world", "You decode the last id alone. Decode all of token_ids together."),
             ("", "You hold everything back. Only an unfinished character must wait."),
             ("ello world", "The first character is missing: begin at character `sent` itself."),
+            ("hello worl", "You always hold back a character. Only an unfinished one must wait."),
+            (
+                lambda got: "\u0120" in got,
+                "You join the tokens as they are spelt in the vocabulary, where Ġ stands for a "
+                "space. tokenizer.decode makes text of ids.",
+            ),
             (
                 lambda got: got.split() == ["hello", "world"],
                 "White space is changed. Text goes out exactly as it is, spaces included.",
@@ -111,12 +117,29 @@ NEW_TEXT = Task(
             ("world", "You strip white space, so words will stick together. Leave it alone."),
         ),
         gives(
+            "both ends",
+            "spaces at the beginning and at the end",
+            _new(_ids(" hello "), 0, final=True),
+            " hello ",
+            "the piece",
+            "The text begins and ends with a space, and both belong to it.",
+            (
+                lambda got: got.strip() == "hello",
+                "You strip white space off the ends. It is text like any other.",
+            ),
+        ),
+        gives(
             "unfinished",
             "half an emoji waits",
             _new(_ids("hi ") + _bytes("🥳".encode()[:2]), 3),
             "",
             "the piece",
             "Two of the emoji's four bytes are here. Nothing of it may go out yet.",
+            (None, 'Nothing may go out, but that is a str as well: return "", not None.'),
+            (
+                lambda got: got.startswith("hi"),
+                "While you hold back you send what is out already. Use `sent` here, too.",
+            ),
             (
                 lambda got: MARK in got,
                 "You send U+FFFD for a character that is only half here, and it cannot be taken "
@@ -130,6 +153,11 @@ NEW_TEXT = Task(
             "🥳",
             "the piece",
             "All four bytes are here, so the emoji goes out.",
+            (
+                lambda got: got == "" or set(got) == {MARK},
+                "Its four bytes are four tokens. Decode all ids together: one by one they are no "
+                "character.",
+            ),
         ),
         gives(
             "final",
@@ -139,6 +167,27 @@ NEW_TEXT = Task(
             "the piece",
             "The answer ends in mid-character, so U+FFFD is its text now, and goes out.",
             ("", "You hold back although final=True: then nothing more comes, and it is lost."),
+            ("hi " + MARK, "With final=True you give the whole answer. Use `sent` here, too."),
+        ),
+        gives(
+            "default",
+            "more will come where nobody says anything about it",
+            lambda fn: fn(tiny_tokenizer(), _ids("hi ") + _bytes("🥳".encode()[:2]), 3),
+            "",
+            "the piece",
+            "Called without final, it is False: its default stands in the function's first line.",
+        ),
+        gives(
+            "characters",
+            "sent counts characters, not bytes",
+            _new(_ids("café au"), 5),
+            "au",
+            "the piece",
+            "5 characters are out: c, a, f, é and the space.",
+            (
+                " au",
+                "You cut off bytes, and é is two of them. `sent` counts characters: text[sent:].",
+            ),
         ),
         gives(
             "real U+FFFD",
@@ -180,7 +229,13 @@ def _event_end(fn: Any) -> None:
     got = fn({"text": "Hi"})
     body = got.rstrip("\r\n")
     end = got[len(body) :].replace("\r\n", "\n")
+    if got.endswith("\\n"):
+        end = "\\n"
+    elif got.endswith(" ") and "\n" in got:
+        end = " "
     known = {
+        "\\n": "Your newlines are a backslash and an n. Is a raw string (r'…') in it?",
+        " ": "There is a space behind the end of the line. Nothing follows the two newlines.",
         "": "Your event has no end of line at all. End the line, and add an empty one.",
         "\n": "The empty line is missing. It ends an event; without it the client waits on.",
     }
@@ -193,6 +248,8 @@ def _payload(fn: Any, payload: Any, hint: str) -> None:
     got = fn(payload)
     lines = got.rstrip("\r\n").split("\n")
     if len(lines) > 1:
+        if "" in lines and lines[-1].startswith("data:"):
+            hint = "You give several events. One payload is one event, and nothing is added to it."
         raise Wrong(hint, expected=Words("one line, then an empty one"), got=got)
     text = got.rstrip("\r\n").removeprefix("data:")
     _compare_json(text, payload, got)
@@ -203,13 +260,16 @@ def _compare_json(text: str, payload: Any, got: str) -> None:
     try:
         found = json.loads(text)
     except ValueError:
-        quotes = "'" in text and '"' not in text
-        hint = (
-            "That is Python's way to write a dict, with single quotes. Clients read JSON: use "
-            "json.dumps."
-            if quotes
-            else "What follows data: is not JSON. Use json.dumps on the whole payload."
-        )
+        hint = "What follows data: is not JSON. Use json.dumps on the whole payload."
+        if "(" in text:
+            hint = "The call itself stands in the text. Put an f before the quotes: f'…'."
+        elif text.lstrip().startswith("b'"):
+            hint = "b'…' is how Python writes bytes. Put in the str that json.dumps gives."
+        elif "'" in text and '"' not in text:
+            hint = (
+                "That is Python's way to write a dict, with single quotes. Clients read JSON: "
+                "use json.dumps."
+            )
         raise Wrong(hint, expected=expected, got=got) from None
     if isinstance(found, str) and found == json.dumps(payload):
         raise Wrong("It is JSON inside JSON: dumps was called twice.", expected=expected, got=got)
@@ -309,6 +369,8 @@ def _events_type(fn: Any) -> None:
     swapped = tuple(event) == ("one", "message")
     expect(not swapped, "The pair is the wrong way round: first the name, then the data.",
            expected=("message", "one"), got=event)  # fmt: skip
+    hint = "Without a name it is a message; its data is what follows `data: `, no line end in it."
+    expect(tuple(event) == ("message", "one"), hint, expected=("message", "one"), got=event)
 
 
 def _reads(
@@ -373,6 +435,11 @@ READ_EVENTS = Task(
             ),
             (lambda got: len(got) == 1, "You take a chunk for an event. It may hold several."),
             (lambda got: len(got) > 2, "An event is given out more than once. Forget it after."),
+            (
+                lambda got: len(got) == 2 and got[1][1] != "two",
+                "strip takes letters, and lstrip('data: ') takes the t off two as well. Take off "
+                "a beginning with removeprefix, or cut at the colon.",
+            ),
         ),
         _reads(
             "cut",
@@ -445,8 +512,12 @@ READ_EVENTS = Task(
         _reads(
             "colon",
             "a colon in the data",
-            [b'data: {"a": 1}\n\n'],
+            [b'data: {"data: a": 1}\n\n'],
             "Only the first colon ends the field's name; the others are data.",
+            (
+                lambda got: got in ([("message", '{"a": 1}')], [("message", '{" a": 1}')]),
+                "You take out data: wherever it stands. Only the one in front is the field.",
+            ),
             raises=((ValueError, "unpack", "Data may hold colons: split at the first one only."),),
         ),
         _reads(
@@ -454,6 +525,13 @@ READ_EVENTS = Task(
             "lines that end with CR LF",
             [b"data: one\r\n\r\n"],
             "Lines may end with \\r\\n as well. The \\r is not part of the line.",
+        ),
+        _reads(
+            "other ends",
+            "what ends a line elsewhere",
+            ["data: one\u2028two\x0bthree\n\n".encode()],
+            "Only \\n and \\r\\n end a line here. str.splitlines knows many more, such as U+2028: "
+            "split at \\n, or split bytes.",
         ),
         _reads(
             "broken off",
@@ -519,6 +597,7 @@ HOLD_STOP = Task(
             "certain and held",
             "The E may be the beginning of END.",
             (("the E", ""), "Nothing is held, so the beginning of a stop string leaks out."),
+            (("E", "the "), "The two have changed places: what may go out comes first."),
         ),
         gives(
             "two",

@@ -13,7 +13,7 @@ from ..errors import GenerationFailed
 from ..schemas import GenerateRequest
 from ..sequence import Completion
 from ..sse import read_events, sse_event
-from .compare import equal, expect
+from .compare import Diagnosis, equal, expect
 from .show import kind
 from .task import Stage, Task, Words, Wrong
 
@@ -43,12 +43,23 @@ def _request_type(model: Any) -> None:
         got=Words(kind(model)),
     )
     if "__init__" in vars(model):
-        model()  # the stub raises here
+        _verdict(model, '{"prompt": "Hi"}')  # the stub raises here
 
 
 def _request_fields(model: Any) -> None:
+    from pydantic import ValidationError
+
     body = '{"prompt": "Hi"}'
-    found = model.model_validate_json(body)
+    try:
+        found = model.model_validate_json(body)
+    except ValidationError as error:
+        missing = error.errors()[0]["loc"]
+        raise Wrong(
+            "A prompt alone is enough; the other fields have defaults. Which have yours?",
+            expected=Words("taken"),
+            got=Words(f"refused, because of {missing}"),
+            given={"body": Words(body)},
+        ) from None
     defaults = {"prompt": "Hi", "token_limit": 128, "temperature": 0.0, "top_k": None}
     got = {name: getattr(found, name, Words("missing")) for name in defaults}
     expect(
@@ -57,6 +68,12 @@ def _request_fields(model: Any) -> None:
         expected=defaults,
         got=got,
     )
+
+
+def _request_kept(model: Any) -> None:
+    body = '{"prompt": "  Hi\\n"}'
+    hint = "The prompt was changed: white space at its ends was typed, too. Refuse, or leave it."
+    equal(model.model_validate_json(body).prompt, "  Hi\n", "prompt", hint)
 
 
 def _says(name: str, about: str, cases: dict[str, str], hint: str, taken: bool = False) -> Stage:
@@ -103,10 +120,12 @@ GENERATE_REQUEST = Task(
                 '{"prompt": "Hi", "token_limit": 1, "temperature": 2, "top_k": 0}': "",
                 '{"prompt": "  Hi\\n", "temperature": 0.0, "top_k": null}': "",
                 '{"prompt": "你好 🥳"}': "",
+                '{"prompt": "Hi", "token_limit": 99999, "temperature": 99, "top_k": 99999}': "",
             },
             "This request is a good one, and yours refuses it. A limit is too narrow.",
             taken=True,
         ),
+        Stage("kept", "the prompt as it was typed", _request_kept),
         _says(
             "types",
             "nothing is converted",
@@ -115,7 +134,7 @@ GENERATE_REQUEST = Task(
                 '{"prompt": "Hi", "temperature": true}': "",
                 '{"prompt": "Hi", "token_limit": 5.0}': "",
                 '{"prompt": 5}': "",
-                '{"prompt": null}': "",
+                '{"prompt": null}': "A prompt of null was taken. It must be text, so str alone.",
             },
             "A value of another type was converted. A client's mistake should be said, not "
             "guessed away: ask for strict.",
@@ -243,9 +262,21 @@ def _stream_pieces(fn: Any) -> None:
     hint = 'Each piece is one event, sse_event({"text": piece}), in the order of the pieces.'
     if _texts(events) == ["One two\n three"]:
         hint = "All pieces came as one event. Send each as soon as it is there."
+    elif events and events[0][0] == "error":
+        hint = (
+            "Something in your generator failed before the first piece, and it sent the error "
+            "event. answer.result, for one, is there only when the pieces are through."
+        )
     elif not _texts(events):
         hint = 'No event holds a text. Frame each piece: sse_event({"text": piece}).'
-    equal(_texts(events), ["One", " two\n", " three"], "the texts", hint)
+    known: list[Diagnosis] = [
+        (
+            ["One", "One two\n", "One two\n three"],
+            "Each event holds all the text so far. Send the new piece alone.",
+        ),
+        (["One", "two", "three"], "You strip the pieces, and words will stick together."),
+    ]
+    equal(_texts(events), ["One", " two\n", " three"], "the texts", hint, known)
 
 
 def _stream_arrives(fn: Any) -> None:
@@ -285,6 +316,8 @@ def _stream_end(fn: Any) -> None:
     got = {k: v for k, v in ends[0].items() if k in wanted} if ends else {}
     if got.get("token_count") == 27:
         hint = "token_count holds the prompt's tokens. Those generated are in result.token_ids."
+    elif got.get("token_count") == 1:
+        hint = "token_count holds the number of pieces. A piece may be of several tokens."
     expect(len(ends) == 1 and got == wanted, hint, expected=expected, got=events)
 
 
@@ -394,7 +427,12 @@ STREAM_EVENTS = Task(
         "Exception: yield error_event('…').",
     ),
     stages=(
-        Stage("type", "an async generator of events", _stream_type),
+        Stage(
+            "type",
+            "an async generator of events",
+            _stream_type,
+            raises=((TypeError, "not iterable", "The pieces have to be waited for: async for."),),
+        ),
         Stage("pieces", "an event for each piece", _stream_pieces),
         Stage("arrives", "each at once", _stream_arrives),
         Stage("end", "what it took, then [DONE]", _stream_end),
@@ -411,9 +449,14 @@ class Inbox:
     """A request whose messages arrive when the check says so."""
 
     def __init__(self) -> None:
+        self.asked = 0
         self.queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         scope = {"type": "http", "method": "POST", "path": "/stream", "headers": []}
-        self.request = Request(scope, self.queue.get)
+        self.request = Request(scope, self._next)
+
+    async def _next(self) -> dict[str, Any]:
+        self.asked += 1
+        return await self.queue.get()
 
     def put(self, type_: str) -> None:
         self.queue.put_nowait({"type": type_, "body": b"", "more_body": False})
@@ -479,6 +522,13 @@ def _gone_leaves(fn: Any) -> None:
             expected=Words("answer.cancel() after http.disconnect"),
             got=Words("no cancel"),
         )
+        expect(
+            task.done(),
+            "The answer was cancelled, and your function goes on asking. A server says "
+            "http.disconnect again and again, without a pause: return after the first.",
+            expected=Words("your function returns"),
+            got=Words("it still runs"),
+        )
 
     _watched(fn, script)
 
@@ -522,6 +572,13 @@ def _gone_is_polite(fn: Any) -> None:
             expected=Words("the event loop stays free"),
             got=Words("the event loop stood still"),
         )
+        expect(
+            inbox.asked < 150,
+            "It asks again and again without a pause, which keeps a whole core busy. Wait for "
+            "the next message: await request.receive().",
+            expected=Words("a few looks at the inbox, or one long one"),
+            got=Words(f"{inbox.asked} looks in a third of a second"),
+        )
 
     _watched(fn, script)
 
@@ -563,11 +620,11 @@ async def answered(answer: Any, watch: Callable[[Any], Coroutine[Any, Any, None]
 
 async def _left_over(fn: Any, answer: FakeAnswer, cancel: bool = False) -> tuple[str, int]:
     """What came of one call, and how many watchers are still running after it."""
-    watching = 0
+    watching, started = 0, 0
 
     async def watch(_: Any) -> None:
-        nonlocal watching
-        watching += 1
+        nonlocal watching, started
+        watching, started = watching + 1, started + 1
         try:
             await asyncio.Event().wait()
         finally:
@@ -579,9 +636,16 @@ async def _left_over(fn: Any, answer: FakeAnswer, cancel: bool = False) -> tuple
         call.cancel()
     await asyncio.wait([call], timeout=PATIENCE)
     await asyncio.sleep(0.02)
+    if not call.done():
+        call.cancel()
+        hint = "It does not end. A watcher waits for ever: let it run beside, as a task."
+        raise Wrong(hint, expected=Words("the answer"), got=Words("nothing"))
     if call.cancelled():
         return "cancelled", watching
     error = call.exception()
+    if not started and not isinstance(error, NotImplementedError):
+        hint = "Nobody watches now, so a client that leaves is not noticed. Keep the watcher."
+        raise Wrong(hint, expected=Words("watch(answer) runs"), got=Words("it was never started"))
     return (type(error).__name__ if error else str(call.result())), watching
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from . import folder
 from .raised import say
+from .show import kind
 from .standalone import standalone
 from .task import Stage, Task, Words, Wrong
 from .trial import Trial, try_out
@@ -73,13 +74,16 @@ def _load(task: Task, file: Path) -> Any:
     sys.modules[module.__name__] = module  # classes look their module up there
     try:
         exec(compile(file.read_bytes(), str(file), "exec"), vars(module))
-        return getattr(module, task.name)
-    except AttributeError:
-        raise Wrong(f"The file does not define {task.name}.") from None
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
         raise Wrong(
             f"The file does not run by itself: {say(error)}", got=Words(say(error))
         ) from None
+    found = getattr(module, task.name, None)
+    if not callable(found):
+        what = f"gives {task.name} as {kind(found)}, which is no function"
+        defines = what if hasattr(module, task.name) else f"does not define {task.name}"
+        raise Wrong(f"The file {defines}.")
+    return found
 
 
 def _put(task: Task, text: str) -> Path:
@@ -100,6 +104,12 @@ def _done(task: Task) -> str:
 
 
 def _leans_on(task: Task, missing: dict[str, str]) -> str:
+    if task.name in missing:
+        return (
+            f"Not saved, because the text of {task.name} was not found: define it with `def` at "
+            "the top of a cell, not inside another function. (A decorator of yours needs "
+            "functools.wraps.)"
+        )
     things = "; ".join(f"`{name}` ({why})" for name, why in missing.items())
     return (
         f"Not saved, because {task.name} leans on what can't be saved with it: {things}. "

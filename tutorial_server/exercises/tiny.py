@@ -10,8 +10,29 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from .task import Raises
+
 VOCABULARY = 272  # 256 bytes, 10 merges, 4 control tokens, and 2 ids that mean nothing
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "</think>")
+# What a learner meant, where a model called in a wrong way only speaks of its insides.
+MISCALLED: tuple[Raises, ...] = (
+    (
+        AttributeError,
+        "'ndim'",
+        "A model takes its cache by name: cache=…. What stands second is the attention mask.",
+    ),
+    (
+        RuntimeError,
+        "must match the size",
+        "A model reads ids in two dimensions, [B, T]: a batch, though it be of one row.",
+    ),
+    (
+        TypeError,
+        "must be Tensor, not",
+        "The model was given something else where token ids belong, which are a tensor [B, T]. "
+        "Are the parameters in the stub's order?",
+    ),
+)
 _MERGES = "h e|l l|he ll|hell o|Ġ w|o r|l d|Ġw or|Ġwor ld|Ġ a"
 _TEMPLATE = """\
 {%- for message in messages %}
