@@ -132,7 +132,7 @@ def test_decorators_are_taken_along():
 def test_a_function_made_by_another_is_not_saved_and_the_reason_said():
     def around():
         def pad_left(sequences, pad_id):
-            return reference(sequences, pad_id)
+            return None
 
         return pad_left
 
