@@ -76,7 +76,7 @@ def test_junk_is_wrong_and_nothing_raises(value, capsys):
     assert not report
     assert report.state == "wrong"
     assert report.failure.stage == "type"
-    assert "pad_left: not right yet, 0 of 8 stages passed" in capsys.readouterr().out
+    assert "pad_left: not right yet, 0 of 9 stages passed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda e: type(e).__name__)
@@ -231,7 +231,7 @@ def right_padded(sequences, pad_id):
 
 
 EXACT = """\
-pad_left: not right yet, 2 of 8 stages passed
+pad_left: not right yet, 2 of 9 stages passed
 
   ok           type         ids and mask, two int64 tensors
   ok           shape        [B, T]: a row a sequence, as wide as the longest
@@ -239,6 +239,7 @@ pad_left: not right yet, 2 of 8 stages passed
   not reached  pad id       filled up with the pad_id that was given
   not reached  mask         1 for a real token, 0 for a pad
   not reached  real pad id  a real token may have the pad's id
+  not reached  any order    the longest sequence may stand anywhere
   not reached  edges        one sequence alone, and an empty one
   not reached  whole        five sequences together
 

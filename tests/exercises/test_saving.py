@@ -129,22 +129,10 @@ def test_decorators_are_taken_along():
     assert space["decorated"]([[5], [6, 7]], 0)[0].tolist() == [[0, 5], [6, 7]]
 
 
-def test_a_function_made_by_another_is_not_saved_and_the_reason_said():
-    def around():
-        def pad_left(sequences, pad_id):
-            return None
-
-        return pad_left
-
-    result = save(PAD_LEFT, around())
-    assert result.file is None
-    assert "the text of pad_left was not found: define it with `def`" in result.note
-
-
-def test_what_it_leans_on_is_named_and_the_pass_stands():
+def test_a_function_under_another_name_than_its_text_is_not_saved():
     result = save(PAD_LEFT, with_a_tool)
     assert result.file is None
-    assert result.note.startswith("Not saved, because pad_left leans on")
+    assert result.note.startswith("Not saved, because the text of pad_left was not found")
 
 
 @pytest.mark.parametrize("name", ["tool"])
@@ -158,7 +146,7 @@ def test_a_function_inside_a_function_cannot_be_saved(mine):
     report = check(made_elsewhere(True))
     assert report
     assert report.saved is None
-    assert "define it at the top of one" in report.notes[0]
+    assert "define it with `def` at the top of a cell, not inside another" in report.notes[0]
 
 
 CALLS = []
@@ -274,7 +262,7 @@ def test_mine_is_yours_while_it_passes(mine, pad_left_serves):
         ("def pad_left(sequences, pad_id):\n    raise NotImplementedError\n", "not written"),
         ("import not_installed_anywhere\n", "No module named 'not_installed_anywhere'"),
         ("def pad_left(:\n", "SyntaxError"),
-        ("raise SystemExit\n", "ends the program"),
+        ("raise SystemExit\n", "does not run by itself: SystemExit"),
         ("while True:\n    pass\n", "had not finished"),
     ],
 )

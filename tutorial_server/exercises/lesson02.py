@@ -158,7 +158,7 @@ PAD_LEFT = Task(
             ),
         ),
         gives(
-            "longest last",
+            "any order",
             "the longest sequence may stand anywhere",
             lambda fn: fn(ROWS[::-1], 0)[0],
             [[0, 0, 8], [5, 6, 7]],
