@@ -93,6 +93,9 @@ def keep_old_outputs(cell, old, rules) -> None:
         return
     if essence(old.outputs, rules) == essence(cell.outputs, rules):
         cell.outputs = old.outputs
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = cell.execution_count
 
 
 def essence(outputs: list, rules: list[tuple[str, str]]) -> list:

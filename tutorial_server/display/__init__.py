@@ -69,9 +69,9 @@ def show_source(function: Callable[..., Any]) -> Source:
 
 def show_signature(function: Callable[..., Any]) -> Source:
     """Show what a function is for and how it is called, and leave its body to the exercises."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef)
-    tree.decorator_list = []
-    tree.body = [node for node in tree.body[:1] if ast.get_docstring(tree)]
-    tree.body.append(ast.Expr(ast.Constant(...)))
-    return Source(f"{function.__module__}.{function.__qualname__}", ast.unparse(tree))
+    lines = textwrap.dedent(inspect.getsource(function)).splitlines()
+    definition = ast.parse("\n".join(lines)).body[0]
+    assert isinstance(definition, ast.FunctionDef | ast.AsyncFunctionDef)
+    last = definition.body[0].end_lineno if ast.get_docstring(definition) else None
+    shown = lines[definition.lineno - 1 : last or definition.body[0].lineno - 1]
+    return Source(f"{function.__module__}.{function.__qualname__}", "\n".join([*shown, "    ..."]))

@@ -124,8 +124,12 @@ def _code(thing: Any) -> CodeType | None:
 
 
 def _names_used(text: str) -> list[str]:
-    """Name what a definition looks up outside itself, its decorators and defaults included."""
-    return list(dict.fromkeys(_loaded(compile(textwrap.dedent(text), "<text>", "exec"))))
+    """Name what a definition looks up outside itself, its decorators and defaults included.
+
+    A class looks up `__name__`, which every file has of its own.
+    """
+    names = _loaded(compile(textwrap.dedent(text), "<text>", "exec"))
+    return [name for name in dict.fromkeys(names) if name != "__name__"]
 
 
 def _loaded(code: CodeType) -> list[str]:
