@@ -133,7 +133,7 @@ def _timed_generate(llm: LLM, tokens: int) -> Timed:
         attention_mask=torch.ones_like(input_ids),
         max_new_tokens=tokens,
         do_sample=False,
-        eos_token_id=-1,  # no id, so that every answer is as long
+        eos_token_id=llm.model.config.vocab_size,  # no id, so that every answer is as long
         pad_token_id=0,
     )
     sync_gpu(llm.device)
