@@ -87,7 +87,7 @@ def serve(settings: Settings, mine: bool = False) -> int:
     config = uvicorn.Config(app, timeout_graceful_shutdown=settings.shutdown_seconds + 1)
     server = PatientServer(config, engine, settings.shutdown_seconds)
     engine.on_stopped = lambda: setattr(server, "should_exit", True)
-    print(f"Listening on {_url(listener)}; the model is loading.", flush=True)
+    print(f"Listening on {_url(listener)} while the model loads.", flush=True)
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:
