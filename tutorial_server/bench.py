@@ -3,7 +3,7 @@
 import json
 import statistics
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -105,14 +105,14 @@ def table(report: Report) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _endless_prompt(llm: LLM) -> list[int]:
+def _prompt_ids(llm: LLM) -> list[int]:
     return encode_chat(llm, build_messages(PROMPT))
 
 
 def _timed_run(runner: Runner, tokens: int) -> Timed:
     """Time our loop; end-of-turn ids count as any other, so that all answers are as long."""
-    llm = LLM(**{**vars(runner.llm), "stop_ids": frozenset()})
-    sequence = Sequence(llm, _endless_prompt(llm), SamplingParams(max_new_tokens=tokens))
+    llm = replace(runner.llm, stop_ids=frozenset())
+    sequence = Sequence(llm, _prompt_ids(llm), SamplingParams(max_new_tokens=tokens))
     start = perf_counter()
     for _ in run(runner, sequence):
         pass
@@ -125,7 +125,7 @@ def _timed_run(runner: Runner, tokens: int) -> Timed:
 
 
 def _timed_generate(llm: LLM, tokens: int) -> Timed:
-    input_ids = torch.tensor([_endless_prompt(llm)], device=llm.device)  # [1, T]
+    input_ids = torch.tensor([_prompt_ids(llm)], device=llm.device)  # [1, T]
     model: Any = llm.model
     start = perf_counter()
     model.generate(
