@@ -56,10 +56,10 @@ class GatedRunner:
         self._left: int | None = None  # None: open
         self._hook = llm.model.register_forward_hook(self._count)
 
-    def prefill(self, sequence: Sequence) -> torch.Tensor:
-        self.sequences.append(sequence)
+    def prefill(self, sequences: Any, limit: int | None = None) -> list[torch.Tensor | None]:
+        self.sequences += sequences
         self._wait()
-        return self._inner.prefill(sequence)
+        return self._inner.prefill(sequences, limit)
 
     def decode(self, sequences: Any) -> torch.Tensor:
         self._wait()

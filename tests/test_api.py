@@ -334,7 +334,8 @@ def broken_load() -> Runner:
 @pytest.mark.parametrize("broken", [failing_load, broken_load])
 def test_a_load_that_fails_is_503_for_ever(broken: Callable[[], Runner]) -> None:
     with serving(broken) as server:
-        assert server.ask("GET", "/health").status == 200
+        health = server.ask("GET", "/health")
+        assert (health.status, health.json()["status"]) == (503, "stopped")
         ready = server.ask("GET", "/ready")
         assert (ready.status, ready.json()["status"]) == (503, "stopped")
         for path in ("/generate", "/stream"):

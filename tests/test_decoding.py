@@ -308,7 +308,7 @@ def test_a_prefill_that_fails_leaves_no_cache(llm):
     released = []
 
     class Failing(UncachedRunner):
-        def prefill(self, sequence):
+        def prefill(self, sequences, limit=None):
             raise RuntimeError("too big")
 
         def release(self, sequence):

@@ -79,7 +79,7 @@ def test_both_runners_give_the_whole_pass_s_logits_cut_to_known_ids(llm, runner_
     runner = runner_class(llm)
     assert llm.model.config.vocab_size - llm.vocab_size == HEAD_IDS_UNKNOWN
     for seq in sequences(llm):
-        logits = runner.prefill(seq)
+        (logits,) = runner.prefill([seq])
         for token in (11, 222, 33):
             assert logits.shape == (1, llm.vocab_size)
             assert_same(logits[0], all_logits(llm, seq.prompt_ids + seq.token_ids)[-1])
@@ -92,7 +92,7 @@ def test_both_runners_give_the_whole_pass_s_logits_cut_to_known_ids(llm, runner_
 def test_decode_answers_row_by_row_in_order(llm, runner_class):
     runner, rows = runner_class(llm), sequences(llm)
     for seq, token in zip(rows, (3, 1, 2), strict=True):
-        runner.prefill(seq)
+        runner.prefill([seq])
         seq.token_ids.append(token)
     for order in ([0, 1, 2], [2, 0], [1]):
         logits = runner.decode([rows[i] for i in order])
@@ -112,7 +112,7 @@ def test_decode_answers_row_by_row_in_order(llm, runner_class):
 def test_what_each_runner_reads(llm, runner_class, read):
     runner, (seq, *_) = runner_class(llm), sequences(llm)
     with shapes_seen(llm) as (seen, computed):
-        runner.prefill(seq)
+        runner.prefill([seq])
         for token in (4, 5):
             seq.token_ids.append(token)
             runner.decode([seq])
@@ -123,8 +123,8 @@ def test_what_each_runner_reads(llm, runner_class, read):
 def test_the_cache_is_the_sequence_s_own_and_goes_when_released(llm):
     runner, (one, other, _) = TransformersRunner(llm), sequences(llm)
     assert one.cache is None
-    runner.prefill(one)
-    runner.prefill(other)
+    runner.prefill([one])
+    runner.prefill([other])
     assert one.cache is not other.cache
     assert (one.cache.get_seq_length(), other.cache.get_seq_length()) == (5, 1)
     runner.release(one)
@@ -135,7 +135,7 @@ def test_the_cache_is_the_sequence_s_own_and_goes_when_released(llm):
 
 def test_the_naive_runner_keeps_nothing(llm):
     runner, (seq, *_) = UncachedRunner(llm), sequences(llm)
-    runner.prefill(seq)
+    runner.prefill([seq])
     assert seq.cache is None
     assert not seq.cache_used
     runner.release(seq)
@@ -153,7 +153,7 @@ def test_anyone_s_prefill_and_decode_can_run(llm):
         return torch.arange(300.0)[None] + 1, "my next cache"
 
     runner, seq = TransformersRunner(llm, my_prefill, my_decode), sequences(llm)[0]
-    assert runner.prefill(seq).tolist() == [list(range(llm.vocab_size))]
+    assert runner.prefill([seq])[0].tolist() == [list(range(llm.vocab_size))]
     assert (seq.cache, seq.cache_used) == ("my cache", True)
     seq.token_ids += [8, 9]
     assert runner.decode([seq]).tolist() == [list(range(1, llm.vocab_size + 1))]
@@ -164,7 +164,7 @@ def test_anyone_s_prefill_and_decode_can_run(llm):
 @pytest.mark.parametrize("runner_class", [TransformersRunner, UncachedRunner])
 def test_a_step_leaves_no_mode_behind(llm, runner_class):
     runner, seq = runner_class(llm), sequences(llm)[0]
-    assert not runner.prefill(seq).requires_grad
+    assert not runner.prefill([seq])[0].requires_grad
     seq.token_ids.append(3)
     assert not runner.decode([seq]).requires_grad
     assert not torch.is_inference_mode_enabled()

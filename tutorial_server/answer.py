@@ -14,7 +14,7 @@ from .sequence import Completion, Sequence
 class _End:
     """The last thing in the queue: `error` says why an answer broke off."""
 
-    error: str | None = None
+    error: GenerationFailed | None = None
 
 
 class Answer:
@@ -35,7 +35,7 @@ class Answer:
         while not isinstance(item := await self._queue.get(), _End):
             yield item
         if item.error is not None:
-            raise GenerationFailed(item.error)
+            raise item.error
 
     async def finished(self) -> Completion:
         """Wait for the whole answer. Raises GenerationFailed."""
@@ -62,9 +62,9 @@ class Answer:
         """Say that the answer is complete (from the engine's thread)."""
         self._hand_over(_End())
 
-    def fail(self, message: str) -> None:
+    def fail(self, error: GenerationFailed) -> None:
         """Say that the answer broke off, and why (from the engine's thread)."""
-        self._hand_over(_End(message))
+        self._hand_over(_End(error))
 
     def _hand_over(self, item: str | _End) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has closed: nobody is waiting

@@ -15,14 +15,15 @@ from starlette.requests import ClientDisconnect
 from .answer import Answer
 from .config import Settings
 from .engine import Engine
-from .errors import Busy, GenerationFailed, NotReady, TooLong, TutorialServerError
+from .errors import Busy, GenerationFailed, NotReady, TookTooLong, TooLong, TutorialServerError
 from .models import load_model
-from .runner import Runner, TransformersRunner
+from .runner import Runner
+from .runners import choose_runner
 from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing, faults
 from .sse import DONE, error_event
 from .steps import Steps
 
-STATUS = {TooLong: 422, Busy: 429, NotReady: 503, GenerationFailed: 500}
+STATUS = {TooLong: 422, Busy: 429, NotReady: 503, TookTooLong: 504, GenerationFailed: 500}
 FAILED = "The server failed while answering; its log says why."
 EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 BODY_DOCS: dict[str, Any] = {
@@ -132,9 +133,11 @@ async def stream_events(answer: Answer, sse_event: Callable[[Any], str]) -> Asyn
         yield error_event(FAILED).encode()
 
 
-async def health() -> dict[str, str]:
-    """Say that the process is alive, whatever the model is doing."""
-    return {"status": "ok"}
+async def health(request: Request) -> JSONResponse:
+    """Say that the process is alive, whatever the model is doing; 503 once nothing can help."""
+    if error := request.app.state.engine.state().error:
+        return JSONResponse({"status": "stopped", "detail": error}, 503)
+    return JSONResponse({"status": "ok"})
 
 
 async def ready(request: Request) -> JSONResponse:
@@ -173,7 +176,13 @@ def create_app(
     """
     settings = settings or Settings()
     steps = steps or Steps()
-    engine = Engine(load or _loader(settings, steps), steps, settings.max_waiting)
+    engine = Engine(
+        load or _loader(settings, steps),
+        steps,
+        max_waiting=settings.max_waiting,
+        prefill_chunk=settings.prefill_chunk,
+        request_seconds=settings.request_seconds,
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -197,6 +206,6 @@ def create_app(
 def _loader(settings: Settings, steps: Steps) -> Callable[[], Runner]:
     def load() -> Runner:
         llm = load_model(settings.model, settings.device, settings.dtype, cache=settings.cache)
-        return TransformersRunner(llm, steps.prefill, steps.decode)
+        return choose_runner(llm, settings, steps)
 
     return load

@@ -36,6 +36,19 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(description="port to listen on", ge=0, le=65535)] = 8000
     max_body_bytes: Annotated[int, Field(description="largest request body", ge=1)] = 1_000_000
     max_waiting: Annotated[int, Field(description="requests that may wait in line", ge=0)] = 64
+    max_running: Annotated[
+        int, Field(description="answers at once, where the KV cache has room", ge=1)
+    ] = 16
+    kv_cache_gb: Annotated[
+        float,
+        Field(description="memory for the KV cache, in 10^9 bytes", gt=0, allow_inf_nan=False),
+    ] = 4.0
+    prefill_chunk: Annotated[
+        int, Field(description="prompt tokens read between two tokens of running answers", ge=1)
+    ] = 128
+    request_seconds: Annotated[float, Field(description="time limit for a whole request", gt=0)] = (
+        300.0
+    )
     shutdown_seconds: Annotated[
         int, Field(description="grace for running answers after Ctrl-C", ge=0)
     ] = 2

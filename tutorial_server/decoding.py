@@ -14,7 +14,8 @@ from .sequence import Completion, SamplingParams, Sequence
 def run(runner: Runner, sequence: Sequence) -> Iterator[str]:
     """Drive one sequence to its end, giving each piece of text as it becomes certain."""
     try:
-        logits = runner.prefill(sequence)  # [1, V]
+        (logits,) = runner.prefill([sequence])  # [1, V]
+        assert logits is not None  # there was no limit
         while True:
             if piece := sequence.accept(logits):
                 yield piece

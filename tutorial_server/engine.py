@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,12 +11,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal
 
-from torch import Tensor
-
 from .answer import Answer
+from .batch import Batch
 from .chat import Message, build_messages, encode_chat
 from .detokenize import StreamDecoder
-from .errors import Busy, NotReady, TutorialServerError
+from .errors import Busy, GenerationFailed, NotReady, TookTooLong, TutorialServerError
 from .runner import Runner
 from .sequence import SamplingParams, Sequence
 from .steps import Steps
@@ -52,15 +52,23 @@ class Engine:
     """
 
     def __init__(
-        self, load: Callable[[], Runner], steps: Steps | None = None, max_waiting: int = 64
+        self,
+        load: Callable[[], Runner],
+        steps: Steps | None = None,
+        *,
+        max_waiting: int = 64,
+        prefill_chunk: int = 128,
+        request_seconds: float = math.inf,
     ):
         self.steps = steps or Steps()
         self.on_stopped: Callable[[], None] = lambda: None
         self._load = load
         self._max_waiting = max_waiting
+        self._prefill_chunk = prefill_chunk
+        self._request_seconds = request_seconds
         self._runner: Runner | None = None
         self._waiting: deque[Answer] = deque()
-        self._running: list[Answer] = []  # touched by the engine's thread only
+        self._batch: Batch | None = None  # changed by the engine's thread only
         self._wake = threading.Condition()
         self._stopping = False
         self._error: str | None = None
@@ -106,7 +114,7 @@ class Engine:
         else:
             status = "ready" if runner else "loading"
         model = runner.llm.name if runner else None
-        return EngineState(status, model, len(self._waiting), len(self._running), self._error)
+        return EngineState(status, model, len(self._waiting), self._running(), self._error)
 
     def _ready_runner(self) -> Runner:
         status = self.state().status
@@ -117,7 +125,7 @@ class Engine:
         raise NotReady("The engine has stopped; start the server again.")
 
     def _check_line(self, runner: Runner) -> None:
-        if len(self._waiting) + len(self._running) >= self._max_waiting + runner.rows:
+        if len(self._waiting) + self._running() >= self._max_waiting + runner.rows:
             raise Busy(f"{len(self._waiting)} requests are waiting already; ask again later.")
 
     def _notify(self) -> None:
@@ -140,11 +148,11 @@ class Engine:
     def _abandon_all(self) -> None:
         with self._wake:
             self._stopping = True
-            left = [*self._running, *self._waiting]
+            left = [*(self._batch.answers if self._batch else ()), *self._waiting]
             self._waiting.clear()
             self._wake.notify()
         for answer in left:
-            answer.fail("The server stopped before the answer was complete.")
+            answer.fail(GenerationFailed("The server stopped before the answer was complete."))
 
     # From here on: the engine's thread.
 
@@ -152,10 +160,11 @@ class Engine:
         try:
             runner = self._load()
             self._warm_up(runner)
+            self._batch = batch = Batch(runner, self._prefill_chunk)
             self._runner = runner
             log.info("ready: %s on %s", runner.llm.name, runner.llm.device)
             while self._wait_for_work():
-                self._step(runner)
+                self._step(batch)
         except TutorialServerError as error:
             self._error = str(error)
         except BaseException as error:
@@ -163,7 +172,7 @@ class Engine:
             self._error = f"The engine has stopped: {type(error).__name__}: {error}"
         finally:
             self._abandon_all()
-            self._running.clear()
+            self._batch = None
             self.on_stopped()
 
     def _warm_up(self, runner: Runner) -> None:
@@ -171,7 +180,9 @@ class Engine:
         request = Request(tuple(build_messages("Hi")), SamplingParams(max_new_tokens=2))
         sequence = self._new_sequence(runner, request, perf_counter())
         try:
-            sequence.accept(runner.prefill(sequence))
+            (logits,) = runner.prefill([sequence])
+            assert logits is not None  # there was no limit
+            sequence.accept(logits)
             if sequence.finish_reason is None:
                 sequence.accept(runner.decode([sequence]))
         finally:
@@ -179,69 +190,39 @@ class Engine:
 
     def _wait_for_work(self) -> bool:
         with self._wake:
-            self._wake.wait_for(lambda: self._stopping or self._waiting or self._running)
+            self._wake.wait_for(lambda: self._stopping or self._waiting or self._running())
             return not self._stopping
 
-    def _step(self, runner: Runner) -> None:
-        """Let in what fits, then add one token to every running answer."""
-        self._drop_cancelled(runner)
-        self._admit(runner)
-        if not self._running:
-            return
-        running = list(self._running)
-        try:
-            logits = runner.decode([answer.sequence for answer in running])  # [B, V]
-            rows = list(zip(running, logits.split(1), strict=True))
-        except Exception as error:
-            for answer in running:
-                self._break_off(runner, answer, error)
-            return
-        for answer, row in rows:
-            self._accept(runner, answer, row)
+    def _running(self) -> int:
+        return len(self._batch) if self._batch else 0
 
-    def _drop_cancelled(self, runner: Runner) -> None:
+    def _step(self, batch: Batch) -> None:
+        """Let go who left, let in what fits, and move everyone on by a token."""
+        self._let_go(batch)
+        self._let_in(batch)
+        batch.step()
+
+    def _let_go(self, batch: Batch) -> None:
         with self._wake:
-            left = [answer for answer in self._waiting if answer.sequence.cancelled]
-            for answer in left:
+            going = [(answer, why) for answer in self._waiting if (why := self._why_go(answer))]
+            for answer, _ in going:
                 self._waiting.remove(answer)
-        left += [answer for answer in self._running if answer.sequence.cancelled]
-        for answer in left:
-            self._retire(runner, answer)
-            answer.fail("The answer was cancelled.")
+        going += [(answer, why) for answer in batch.answers if (why := self._why_go(answer))]
+        for answer, why in going:
+            batch.drop(answer, why)
 
-    def _admit(self, runner: Runner) -> None:
-        while len(self._running) < runner.rows and (answer := self._next()):
-            answer.sequence.started = perf_counter()
-            self._running.append(answer)
-            try:
-                logits = runner.prefill(answer.sequence)  # [1, V]
-            except Exception as error:
-                self._break_off(runner, answer, error)
-            else:
-                self._accept(runner, answer, logits)
+    def _why_go(self, answer: Answer) -> GenerationFailed | None:
+        if answer.sequence.cancelled:
+            return GenerationFailed("The answer was cancelled.")
+        if perf_counter() - answer.sequence.arrived > self._request_seconds:
+            return TookTooLong(
+                f"The answer was not complete after {self._request_seconds:g} s; "
+                "ask for fewer tokens, or when fewer are asking."
+            )
+        return None
 
-    def _next(self) -> Answer | None:
+    def _let_in(self, batch: Batch) -> None:
         with self._wake:
-            return self._waiting.popleft() if self._waiting else None
-
-    def _accept(self, runner: Runner, answer: Answer, logits: Tensor) -> None:
-        try:
-            piece = answer.sequence.accept(logits)
-        except Exception as error:
-            self._break_off(runner, answer, error)
-            return
-        if piece:
-            answer.put(piece)
-        if answer.sequence.finish_reason:
-            self._retire(runner, answer)
-            answer.finish()
-
-    def _break_off(self, runner: Runner, answer: Answer, error: Exception) -> None:
-        log.error("answer %s broke off", answer.request_id, exc_info=error)
-        self._retire(runner, answer)
-        answer.fail("The model failed while answering; the server's log says why.")
-
-    def _retire(self, runner: Runner, answer: Answer) -> None:
-        runner.release(answer.sequence)
-        if answer in self._running:
-            self._running.remove(answer)
+            lengths = [len(answer.sequence.prompt_ids) for answer in self._waiting]
+            for _ in range(batch.places(lengths)):
+                batch.add(self._waiting.popleft())

@@ -26,3 +26,7 @@ class NotReady(TutorialServerError):
 
 class GenerationFailed(TutorialServerError):
     """An answer broke off after it had been accepted."""
+
+
+class TookTooLong(GenerationFailed):
+    """A request was not answered within the server's time limit."""

@@ -45,8 +45,12 @@ class Runner(Protocol):
     llm: LLM
     rows: int  # sequences that may run at once
 
-    def prefill(self, sequence: Sequence) -> Tensor:
-        """Read a sequence's prompt: logits `[1, V]` for its first token."""
+    def prefill(self, sequences: Rows[Sequence], limit: int | None = None) -> list[Tensor | None]:
+        """Read prompts, in this order: logits `[1, V]` for the first token of each.
+
+        A runner that can stop and go on reads at most `limit` tokens in all, and gives None
+        for a prompt of which some are left.
+        """
 
     def decode(self, sequences: Rows[Sequence]) -> Tensor:
         """Run each sequence's latest token: logits `[B, V]` for the next."""
@@ -69,12 +73,9 @@ class TransformersRunner:
         self._decode = decode
 
     @torch.inference_mode()
-    def prefill(self, sequence: Sequence) -> Tensor:
-        """Read a sequence's prompt: logits `[1, V]`."""
-        input_ids = torch.tensor([sequence.prompt_ids], device=self.llm.device)  # [1, T]
-        logits, sequence.cache = self._prefill(self.llm.model, input_ids)
-        sequence.cache_used = sequence.cache is not None
-        return logits[:, : self.llm.vocab_size]  # [1, V]
+    def prefill(self, sequences: Rows[Sequence], limit: int | None = None) -> list[Tensor | None]:
+        """Read whole prompts, whatever the limit: logits `[1, V]` for each."""
+        return [self._read(sequence) for sequence in sequences]
 
     @torch.inference_mode()
     def decode(self, sequences: Rows[Sequence]) -> Tensor:
@@ -84,6 +85,13 @@ class TransformersRunner:
     def release(self, sequence: Sequence) -> None:
         """Give the cache's memory back."""
         sequence.cache = None
+
+    def _read(self, sequence: Sequence) -> Tensor:
+        input_ids = torch.tensor([sequence.prompt_ids], device=self.llm.device)  # [1, T]
+        logits, sequence.cache = self._prefill(self.llm.model, input_ids)
+        sequence.cache_used = sequence.cache is not None
+        sequence.prompt_read = len(sequence.prompt_ids)
+        return logits[:, : self.llm.vocab_size]  # [1, V]
 
     def _step(self, sequence: Sequence) -> Tensor:
         token = torch.tensor([sequence.token_ids[-1:]], device=self.llm.device)  # [1, 1]
@@ -99,9 +107,9 @@ class UncachedRunner:
     def __init__(self, llm: LLM):
         self.llm = llm
 
-    def prefill(self, sequence: Sequence) -> Tensor:
-        """Read a sequence's prompt: logits `[1, V]`."""
-        return self.decode([sequence])  # [1, V]
+    def prefill(self, sequences: Rows[Sequence], limit: int | None = None) -> list[Tensor | None]:
+        """Read whole prompts, whatever the limit: logits `[1, V]` for each."""
+        return [self.decode([sequence]) for sequence in sequences]
 
     @torch.inference_mode()
     def decode(self, sequences: Rows[Sequence]) -> Tensor:

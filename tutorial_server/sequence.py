@@ -74,6 +74,7 @@ class Sequence:
         self.token_ids: list[int] = []
         self.params = params
         self.cache: Any = None  # the runner's; empty before prefill and after release
+        self.prompt_read = 0  # tokens of the prompt that are in the cache
         self.cache_used = False
         self.cancelled = False
         self.finish_reason: FinishReason | None = None

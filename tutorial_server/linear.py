@@ -1,0 +1,78 @@
+"""Matrix products with a model's weights, laid out so that a few rows at a time are fast."""
+
+import functools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+Linear = Callable[[Tensor], Tensor]  # [N, in] → [N, out]
+ROWS = 8  # the layout is chosen for about so many rows, and serves any number
+
+
+class PackedLinear:
+    """Weights in blocks, in the order in which oneDNN's kernels read them.
+
+    As loaded, a product of a few rows is no faster than one of many. The operators are
+    those that inductor puts in when it freezes a model; they are undocumented, so
+    `can_pack` asks whether they are there, and right, before any is relied on.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
+        self._bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`x [N, in]` → `[N, out]`."""
+        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+
+
+class PlainLinear:
+    """Weights as they were loaded, `[out, in]`, for a GPU and wherever packing is not to be had."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
+        self.weight = weight
+        self.bias = bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """`x [N, in]` → `[N, out]`."""
+        return linear(x, self.weight, self.bias)
+
+
+def fuse(modules: Sequence[nn.Linear], rows: int | None = None) -> Linear:
+    """Make one product of projections that read the same input: `[N, in]` → `[N, sum of out]`.
+
+    With `rows`, only the first so many outputs. Where weights cannot be packed, the modules'
+    own become views of the fused ones, so that nothing is held twice.
+    """
+    weight = _joined([module.weight for module in modules])[:rows]  # [out, in]
+    bias = None if modules[0].bias is None else _joined([m.bias for m in modules])[:rows]
+    if can_pack(weight.device, weight.dtype):
+        return PackedLinear(weight, bias)
+    if len(modules) > 1:
+        parts = weight.split([module.out_features for module in modules])
+        for module, part in zip(modules, parts, strict=True):
+            module.weight.data = part
+    return PlainLinear(weight, bias)
+
+
+def _joined(tensors: list[Tensor]) -> Tensor:
+    """Join along the first dimension; one alone is not copied."""
+    return tensors[0].detach() if len(tensors) == 1 else torch.cat(tensors).detach()
+
+
+@functools.cache
+def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
+    """Try oneDNN's operators on a small product: are they there, and right?"""
+    if device.type != "cpu":
+        return False
+    x, weight = torch.randn(3, 5).to(dtype), torch.randn(7, 5).to(dtype)
+    bias = torch.randn(7).to(dtype)
+    try:
+        packed = PackedLinear(weight, bias)(x)  # [3, 7]
+    except (AttributeError, RuntimeError):
+        return False
+    return torch.allclose(
+        packed, linear(x, weight, bias), atol=1e-2 if dtype.itemsize < 4 else 1e-5
+    )
