@@ -649,7 +649,7 @@ def test_prompts_and_answers_are_not_logged(server: Server, caplog: Any) -> None
 
 def test_the_api_describes_itself(server: Server) -> None:
     described = server.ask("GET", "/openapi.json").json()
-    assert set(described["paths"]) == {"/generate", "/stream", "/health", "/ready"}
+    assert set(described["paths"]) == {"/generate", "/stream", "/health", "/ready", "/metrics"}
     for path in ("/generate", "/stream"):
         content = described["paths"][path]["post"]["requestBody"]["content"]
         fields = content["application/json"]["schema"]["properties"]

@@ -389,9 +389,8 @@ def test_exactly_the_context_works(server: Server) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
         ("GET", f"/{SECRET}", 404),
-        ("POST", "/v1/nothing", 404),
+        ("POST", "/v2/nothing", 404),
         ("GET", "/generate", 405),
         ("GET", "/stream", 405),
         ("PUT", "/generate", 405),

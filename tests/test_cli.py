@@ -1,5 +1,6 @@
 """The command: quick help, one sentence for each fault, codes that scripts can rely on."""
 
+import json
 import re
 import resource
 import socket
@@ -11,14 +12,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from canned import HEAD, canned, text
+from canned import end as stream_end
 
-from tutorial_server import cli
 from tutorial_server.cli import main
 from tutorial_server.config import Settings
 from tutorial_server.errors import ModelError
+from tutorial_server.flags import flag
+from tutorial_server.load_plan import LoadPlan
 from tutorial_server.schemas import GenerateRequest
 
-COMMANDS = ("lab", "serve", "ask", "check", "doctor", "bench")
+COMMANDS = ("lab", "serve", "ask", "check", "contract", "doctor", "bench", "load")
 SECONDS_FOR_HELP = 1.5
 
 
@@ -118,6 +122,10 @@ WRONG_SETTINGS = {
     "max-waiting": ["-1", "many", "1e3"],
     "max-body-bytes": ["0", "-5", "1MB"],
     "shutdown-seconds": ["-1", "inf"],
+    "max-running": ["0", "x"],
+    "kv-cache-gb": ["0", "inf", "nan", "4GB"],
+    "prefill-chunk": ["0"],
+    "request-seconds": ["0", "-1", "nan"],
 }
 PAIRS = [(name, value) for name, values in WRONG_SETTINGS.items() for value in values]
 
@@ -257,6 +265,83 @@ def test_bench_passes_its_flags_on(fake: Any) -> None:
     assert bench.calls[1][1:] == (128, 5, False)
 
 
+def test_bench_of_many_is_another(fake: Any) -> None:
+    bench = fake("bench_many", "bench_many", result=0)
+    assert main(["bench", "--many", "--kv-cache-gb", "2"]) == 0
+    assert main(["bench", "--many", "--tokens", "9", "--rounds", "6", "--json"]) == 0
+    assert [call[1:] for call in bench.calls] == [(64, 5, False), (9, 6, True)]
+    assert bench.calls[0][0].kv_cache_gb == 2.0
+
+
+def test_load_passes_its_plan_on(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = fake("load", "print_load")
+    assert main(["load", "http://127.0.0.1:9"]) == 0
+    monkeypatch.setenv("TUTORIAL_SERVER_API_KEY", "k")
+    flags = ["--clients", "3", "--requests", "7", "--seconds", "1.5", "--leave", "1/4"]
+    more = ["--prompt-tokens", "2:9", "--token-limit", "5", "--seed", "4", "--json"]
+    assert main(["load", "http://127.0.0.1:9", *flags, *more]) == 0
+    assert load.calls == [
+        (LoadPlan("http://127.0.0.1:9"), False),
+        (
+            LoadPlan(
+                "http://127.0.0.1:9",
+                clients=3,
+                requests=7,
+                seconds=1.5,
+                leave=0.25,
+                prompt_tokens=(2, 9),
+                token_limit=(5, 5),
+                seed=4,
+                api_key="k",
+            ),
+            True,
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag"),
+    [
+        (["localhost:8000"], "URL"),
+        (["http://["], "URL"),
+        (["http://a", "--clients", "0"], "--clients"),
+        (["http://a", "--requests", "-1"], "--requests"),
+        (["http://a", "--seconds", "0"], "--seconds"),
+        (["http://a", "--leave", "3/2"], "--leave"),
+        (["http://a", "--leave", "1/0"], "--leave"),
+        (["http://a", "--prompt-tokens", "9:2"], "--prompt-tokens"),
+        (["http://a", "--token-limit", "0"], "--token-limit"),
+    ],
+    ids=str,
+)
+def test_a_wrong_load_is_one_sentence_and_2(arguments: list[str], flag: str, capsys: Any) -> None:
+    assert main(["load", *arguments]) == 2
+    assert_one_sentence(capsys.readouterr().err, f"{flag} should be ")
+
+
+def test_a_load_on_nobody_is_one_sentence_and_2(capsys: Any) -> None:
+    assert main(["load", "http://127.0.0.1:1"]) == 2
+    captured = capsys.readouterr()
+    assert_one_sentence(captured.err, "Nothing answers at http://127.0.0.1:1")
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize(("flag", "end"), [([], "\n"), (["--json"], "}\n")])
+def test_a_load_prints_a_table_or_json(flag: list[str], end: str, capsys: Any) -> None:
+    with canned([HEAD, text("a"), stream_end()]) as (url, _):
+        assert main(["load", url, "--requests", "2", *flag]) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith(end)
+    assert (json.loads(shown)["complete"] == 2) if flag else shown.startswith("2 requests in ")
+
+
+def test_a_wrong_key_is_not_shown(capsys: Any) -> None:
+    assert main(["serve", "--api-key", "se cret"]) == 2
+    shown = capsys.readouterr().err
+    assert_one_sentence(shown, "does not do for --api-key")
+    assert "se cret" not in shown
+
+
 def test_lab_passes_its_arguments_on(fake: Any) -> None:
     open_lab = fake("course", "open_lab", result=3)
     assert main(["lab", "--", "--no-browser", "--port=8899"]) == 3
@@ -264,8 +349,10 @@ def test_lab_passes_its_arguments_on(fake: Any) -> None:
 
 
 def test_doctor_prints_its_report(fake: Any, capsys: Any) -> None:
-    fake("doctor", "report", result="all is well")
-    assert main(["doctor"]) == 0
+    doctor = fake("doctor", "report", result="all is well")
+    assert main(["doctor", "--max-running", "3", "--kv-cache-gb", "0.5"]) == 0
+    (settings,) = doctor.calls[0]
+    assert (settings.max_running, settings.kv_cache_gb) == (3, 0.5)
     assert capsys.readouterr().out == "all is well\n"
 
 
@@ -323,4 +410,4 @@ sys.exit(main(["ask", "why?"]))
 def test_settings_describe_every_flag() -> None:
     for name, field in Settings.model_fields.items():
         assert field.description, name
-        assert cli._flag(name).startswith("--")
+        assert flag(name).startswith("--")

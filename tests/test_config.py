@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from tutorial_server.config import Settings
 
@@ -16,7 +16,12 @@ VARIABLES = {
     "port": ("9000", 9000),
     "max_body_bytes": ("1234", 1234),
     "max_waiting": ("0", 0),
+    "max_running": ("3", 3),
+    "kv_cache_gb": ("0.5", 0.5),
+    "prefill_chunk": ("1", 1),
+    "request_seconds": ("2.5", 2.5),
     "shutdown_seconds": ("0", 0),
+    "api_key": ("s3cret", SecretStr("s3cret")),
 }
 
 
@@ -30,7 +35,9 @@ def test_defaults() -> None:
     settings = Settings()
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert settings.max_body_bytes == 1_000_000
-    assert settings.max_waiting == 64
+    assert (settings.max_waiting, settings.max_running) == (64, 16)
+    assert (settings.kv_cache_gb, settings.prefill_chunk) == (4.0, 128)
+    assert settings.request_seconds == 300.0
     assert settings.shutdown_seconds == 2
     assert (settings.model, settings.device, settings.dtype) == (None, None, None)
     assert settings.cache.is_absolute()
@@ -72,7 +79,18 @@ def test_code_wins_over_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
         {"dtype": "int8"},
         {"max_body_bytes": 0},
         {"max_waiting": -1},
+        {"max_running": 0},
+        {"kv_cache_gb": 0},
+        {"kv_cache_gb": float("inf")},
+        {"kv_cache_gb": float("nan")},
+        {"prefill_chunk": 0},
+        {"request_seconds": 0},
+        {"request_seconds": float("nan")},
         {"shutdown_seconds": -1},
+        {"api_key": ""},
+        {"api_key": "two words"},
+        {"api_key": "schlüssel"},
+        {"api_key": "line\n"},
     ],
     ids=str,
 )

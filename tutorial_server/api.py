@@ -1,90 +1,51 @@
 """The HTTP face: validate, submit, answer. Nothing here knows a tensor."""
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import ValidationError
-from starlette.requests import ClientDisconnect
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from .answer import Answer
+from .answering import (
+    EVENT_STREAM_HEADERS,
+    FAILED,
+    answered,
+    body_docs,
+    read_as,
+    retry_after,
+    status_of,
+    stream_events,
+)
+from .auth import CHALLENGE, BearerKey
 from .config import Settings
 from .engine import Engine
-from .errors import Busy, GenerationFailed, NotReady, TookTooLong, TooLong, TutorialServerError
+from .errors import TutorialServerError
+from .metrics import CONTENT_TYPE, Metrics
 from .models import load_model
+from .openai_api import create_openai_app, error_response
+from .page import mount_page, page_routes
 from .runner import Runner
 from .runners import choose_runner
-from .schemas import GenerateRequest, GenerateResponse, StreamEnd, Timing, faults
-from .sse import DONE, error_event
+from .schemas import GenerateRequest, GenerateResponse, Timing
 from .steps import Steps
 
-STATUS = {TooLong: 422, Busy: 429, NotReady: 503, TookTooLong: 504, GenerationFailed: 500}
-FAILED = "The server failed while answering; its log says why."
-EVENT_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-BODY_DOCS: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": GenerateRequest.model_json_schema()}},
-    }
-}
+OPEN_PATHS = {"/health", "/ready", *page_routes()}  # probes and the page's files: no secrets
 
 
 async def read_body(request: Request) -> GenerateRequest:
-    """Read and validate a body, up to the limit.
-
-    FastAPI would parse it first and validate after, which lets through some text that
-    cannot be encoded again; pydantic reads the bytes themselves, and refuses all that
-    is not UTF-8 JSON of the right shape in one way. Raises 413 and 422.
-    """
-    try:
-        body = await _read_bytes(request, request.app.state.settings.max_body_bytes)
-        return GenerateRequest.model_validate_json(body)
-    except ValidationError as error:
-        raise RequestValidationError(faults(error)) from None
-    except ClientDisconnect:
-        raise HTTPException(400, "The body broke off.") from None  # nobody is there to read it
-
-
-async def _read_bytes(request: Request, limit: int) -> bytes:
-    """Read up to `limit` bytes; a body that says it is larger is refused unread."""
-    too_large = HTTPException(413, f"The body is larger than {limit} bytes.")
-    if int(request.headers.get("content-length", 0)) > limit:
-        raise too_large
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            raise too_large
-    return bytes(body)
+    """Read and validate a body, up to the limit. Raises RequestValidationError and 413."""
+    return await read_as(GenerateRequest, request)
 
 
 async def submit(
     request: Request, body: Annotated[GenerateRequest, Depends(read_body)]
 ) -> AsyncIterator[Answer]:
-    """Have a request answered for as long as its client stays.
-
-    Code after `yield` runs when the response is out or the client has gone, on both
-    routes: that is where the work is stopped.
-    """
-    answer = await request.app.state.engine.submit(body.to_request())
-    watcher = asyncio.create_task(cancel_when_gone(request, answer))
-    try:
+    """Have a request answered for as long as its client stays."""
+    async with answered(request, body.to_request()) as answer:
         yield answer
-    finally:
-        watcher.cancel()
-        answer.cancel()
-
-
-async def cancel_when_gone(request: Request, answer: Answer) -> None:
-    """Wait for the client to leave; nobody else does while an answer is being made."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    answer.cancel()
 
 
 Submitted = Annotated[Answer, Depends(submit)]
@@ -112,27 +73,6 @@ async def stream(request: Request, answer: Submitted) -> StreamingResponse:
     return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_STREAM_HEADERS)
 
 
-async def stream_events(answer: Answer, sse_event: Callable[[Any], str]) -> AsyncIterator[bytes]:
-    """Write an answer as events; one that breaks off ends with an error, and never with [DONE]."""
-    try:
-        async for piece in answer:
-            yield sse_event({"text": piece}).encode()
-        done = answer.result
-        end = StreamEnd(
-            finish_reason=done.finish_reason,
-            timing=Timing.of(done),
-            token_count=len(done.token_ids),
-            prompt_tokens=done.input_tokens,
-        )
-        yield sse_event(end.model_dump()).encode()
-        yield DONE.encode()
-    except GenerationFailed as error:
-        yield error_event(str(error)).encode()
-    except Exception:
-        logging.getLogger("tutorial_server").exception("stream %s broke off", answer.request_id)
-        yield error_event(FAILED).encode()
-
-
 async def health(request: Request) -> JSONResponse:
     """Say that the process is alive, whatever the model is doing; 503 once nothing can help."""
     if error := request.app.state.engine.state().error:
@@ -147,11 +87,15 @@ async def ready(request: Request) -> JSONResponse:
     return JSONResponse(content, 200 if state.status == "ready" else 503)
 
 
+async def show_metrics(request: Request) -> Response:
+    """Show all numbers, for a Prometheus server to read."""
+    return Response(request.app.state.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+
 async def refuse(request: Request, error: Exception) -> JSONResponse:
     """Answer our own errors with their status and their sentence."""
-    status = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 500)
-    headers = {"Retry-After": "1"} if status in (429, 503) else None
-    return JSONResponse({"detail": str(error)}, status, headers)
+    status = status_of(error)
+    return JSONResponse({"detail": str(error)}, status, retry_after(status))
 
 
 async def refuse_invalid(request: Request, error: Exception) -> JSONResponse:
@@ -165,6 +109,13 @@ async def fail(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": FAILED}, 500)
 
 
+def refuse_key(path: str, sentence: str) -> JSONResponse:
+    """Answer who has not the key, in the form that the address's clients read."""
+    if path.startswith("/v1/"):
+        return error_response(401, sentence, headers=CHALLENGE)
+    return JSONResponse({"detail": sentence}, 401, CHALLENGE)
+
+
 def create_app(
     settings: Settings | None = None,
     steps: Steps | None = None,
@@ -176,13 +127,16 @@ def create_app(
     """
     settings = settings or Settings()
     steps = steps or Steps()
+    metrics = Metrics()
     engine = Engine(
         load or _loader(settings, steps),
         steps,
         max_waiting=settings.max_waiting,
         prefill_chunk=settings.prefill_chunk,
         request_seconds=settings.request_seconds,
+        observer=metrics,
     )
+    metrics.watch(engine.state)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -193,14 +147,26 @@ def create_app(
     app = FastAPI(title="Tutorial Server", lifespan=lifespan)
     app.state.settings = settings
     app.state.engine = engine
-    app.post("/generate", openapi_extra=BODY_DOCS)(generate)
-    app.post("/stream", openapi_extra=BODY_DOCS, response_class=StreamingResponse)(stream)
+    app.state.metrics = metrics
+    _add_routes(app)
+    if settings.api_key is not None:
+        key = settings.api_key.get_secret_value()
+        app.add_middleware(BearerKey, key=key, open_paths=OPEN_PATHS, refuse=refuse_key)
+    return app
+
+
+def _add_routes(app: FastAPI) -> None:
+    docs = body_docs(GenerateRequest)
+    app.post("/generate", openapi_extra=docs)(generate)
+    app.post("/stream", openapi_extra=docs, response_class=StreamingResponse)(stream)
     app.get("/health")(health)
     app.get("/ready")(ready)
+    app.get("/metrics", response_class=Response)(show_metrics)
+    app.mount("/v1", create_openai_app(app.state))
+    mount_page(app)
     app.exception_handler(TutorialServerError)(refuse)
     app.exception_handler(RequestValidationError)(refuse_invalid)
     app.exception_handler(Exception)(fail)
-    return app
 
 
 def _loader(settings: Settings, steps: Steps) -> Callable[[], Runner]:

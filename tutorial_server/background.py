@@ -11,7 +11,10 @@ from typing import Any
 
 import uvicorn
 
+from .serving import PatientServer
+
 START_SECONDS = 30.0
+GRACE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class BackgroundServer:
     thread: threading.Thread
 
     def stop(self) -> None:
-        """Let running answers end within a second, and free the port."""
+        """Let running answers end within a second, tell the others why not, and free the port."""
         self.uvicorn.should_exit = True
         self.thread.join()
 
@@ -35,7 +38,10 @@ def start_in_background(app: Any) -> BackgroundServer:
     Raises RuntimeError where the app does not start.
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    engine = getattr(getattr(app, "state", None), "engine", None)
+    engine = engine if hasattr(engine, "drain") else None
+    config = uvicorn.Config(app, log_level="warning")
+    server = PatientServer(config, engine, GRACE_SECONDS)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)
     thread.start()
     end = monotonic() + START_SECONDS

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .answer import Answer
 from .errors import GenerationFailed
+from .observer import Observer
 from .runner import Runner
 from .sequence import Sequence
 
@@ -41,9 +42,10 @@ class Batch:
     thread touches it.
     """
 
-    def __init__(self, runner: Runner, chunk: int):
+    def __init__(self, runner: Runner, chunk: int, observer: Observer | None = None):
         self._runner = runner
         self._chunk = chunk
+        self._observer = observer or Observer()
         self._steps = 0
         self.reading: list[Answer] = []  # in the order in which they came
         self.writing: list[Answer] = []
@@ -63,6 +65,7 @@ class Batch:
     def add(self, answer: Answer) -> None:
         """Take an answer up; the next step begins to read its prompt."""
         answer.sequence.started = perf_counter()
+        self._observer.started(answer.sequence)
         self.reading.append(answer)
 
     def step(self) -> None:
@@ -74,6 +77,7 @@ class Batch:
     def drop(self, answer: Answer, error: GenerationFailed) -> None:
         """End an answer that is not complete, and say why."""
         self._retire(answer)
+        self._observer.ended(answer.sequence, error)
         answer.fail(error)
 
     def _read(self) -> None:
@@ -111,17 +115,19 @@ class Batch:
 
     def _accept(self, answer: Answer, logits: Tensor) -> None:
         if answer in self.reading:
+            self.writing.append(answer)  # first: another thread must find everybody
             self.reading.remove(answer)
-            self.writing.append(answer)
         try:
             piece = answer.sequence.accept(logits)
         except Exception as error:
             self._break_off(answer, error)
             return
+        self._observer.stepped(answer.sequence)
         if piece:
             answer.put(piece)
         if answer.sequence.finish_reason:
             self._retire(answer)
+            self._observer.ended(answer.sequence)
             answer.finish()
 
     def _break_off(self, answer: Answer, error: Exception) -> None:
@@ -132,8 +138,8 @@ class Batch:
     def _retire(self, answer: Answer) -> None:
         for answers in (self.reading, self.writing):
             if answer in answers:
+                self._runner.release(answer.sequence)  # if it fails, it is still here to be told
                 answers.remove(answer)
-        self._runner.release(answer.sequence)
 
 
 def _unread(answer: Answer) -> int:

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import torch
+from jinja2 import TemplateError
 from transformers import BatchEncoding
 
+from .errors import BadConversation
 from .models import LLM
 
 DEFAULT_SYSTEM = "You are a helpful assistant."
@@ -73,16 +75,12 @@ def encode_chat(
     text. Where none is spelled, the ids are `apply_chat_template`'s to the last one.
 
     `thinking` is for templates that know `enable_thinking` (Qwen3); others ignore it.
-    `render` takes the place of the model's template; see `render_chat`.
+    `render` takes the place of the model's template; see `render_chat`. Raises
+    BadConversation.
     """
     tokenizer: Any = llm.tokenizer
     sealed, seal = _seal_markers(messages, tokenizer.get_added_vocab())
-    if render is None:
-        chat = tokenizer.apply_chat_template(
-            sealed, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
-        )
-    else:
-        chat = render(sealed)
+    chat = _render(tokenizer, sealed, thinking) if render is None else render(sealed)
     ids: list[int] = []
     for i, piece in enumerate(re.split(f"{seal}(\\d+){seal}", chat)):  # text, id, text, id, …
         if i % 2:
@@ -90,6 +88,18 @@ def encode_chat(
         else:
             ids += tokenizer.encode(piece, add_special_tokens=False)
     return ids
+
+
+def _render(tokenizer: Any, messages: Sequence[Message], thinking: bool) -> str:
+    try:
+        return tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+        )
+    except TemplateError:
+        raise BadConversation(
+            "The model's chat template does not take these turns; some models want user and "
+            "assistant by turns, or no system message."
+        ) from None
 
 
 def prepare_inputs(

@@ -11,9 +11,19 @@ from pydantic import ValidationError
 
 from .config import Settings
 from .errors import TutorialServerError
+from .flags import add_load_plan, add_settings, flag, read_load_plan, read_settings
 
 if TYPE_CHECKING:
     from .schemas import GenerateRequest
+
+LIMITS = (
+    "max_running",
+    "max_waiting",
+    "max_body_bytes",
+    "kv_cache_gb",
+    "prefill_chunk",
+    "request_seconds",
+)  # settings that doctor shows
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = commands.add_parser("serve", help="start the server")
     serve.add_argument("--mine", action="store_true", help="serve with your own solutions")
-    _add_settings(serve, *Settings.model_fields)
+    add_settings(serve, *Settings.model_fields)
     serve.set_defaults(run=_serve)
 
     ask = commands.add_parser("ask", help="answer one question here in the terminal")
@@ -62,50 +72,40 @@ def _parser() -> argparse.ArgumentParser:
     ask.add_argument("--top-p", type=float, metavar="P")
     ask.add_argument("--seed", type=int, metavar="N")
     ask.add_argument("--system", metavar="TEXT", help="system prompt; empty: none of ours")
-    _add_settings(ask, "model", "device", "dtype", "cache")
+    add_settings(ask, "model", "device", "dtype", "cache")
     ask.set_defaults(run=_ask)
 
     check = commands.add_parser("check", help="check your saved solutions, show your progress")
     check.set_defaults(run=_check)
 
+    contract = commands.add_parser("contract", help="check the HTTP contract of anyone's server")
+    contract.add_argument("url", metavar="URL", help="the server, as http://127.0.0.1:8000")
+    contract.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="time for a check (default 60)"
+    )
+    contract.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_settings(contract, "api_key")
+    contract.set_defaults(run=_contract)
+
     doctor = commands.add_parser("doctor", help="say what was found here, and what is missing")
-    _add_settings(doctor, "model", "device", "dtype", "cache")
+    add_settings(doctor, "model", "device", "dtype", "cache", *LIMITS)
     doctor.set_defaults(run=_doctor)
 
     bench = commands.add_parser("bench", help="compare ways of decoding, in turn in one run")
-    bench.add_argument("--tokens", type=int, default=128, metavar="N", help="length of an answer")
+    bench.add_argument("--tokens", type=int, metavar="N", help="length of an answer")
     bench.add_argument("--rounds", type=int, default=5, metavar="N", help="at least 5")
+    bench.add_argument(
+        "--many", action="store_true", help="8 requests at once over HTTP instead, 64 tokens each"
+    )
     bench.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    _add_settings(bench, "model", "device", "dtype", "cache")
+    add_settings(bench, "model", "device", "dtype", "cache", "kv_cache_gb")
     bench.set_defaults(run=_bench)
+
+    load = commands.add_parser("load", help="let many clients ask a server at once")
+    add_load_plan(load)
+    load.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    load.set_defaults(run=_load)
     return parser
-
-
-def _add_settings(parser: argparse.ArgumentParser, *names: str) -> None:
-    """Make a flag of each named setting, with what `Settings` says of it."""
-    group = parser.add_argument_group("settings, each also a variable TUTORIAL_SERVER_…")
-    for name in names:
-        field = Settings.model_fields[name]
-        default = f" (default {field.default})" if field.default is not None else ""
-        group.add_argument(_flag(name), metavar="…", help=f"{field.description}{default}")
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _settings(args: argparse.Namespace) -> Settings:
-    """Read the settings: flags first, then the environment. Raises TutorialServerError."""
-    flags = {name: getattr(args, name, None) for name in Settings.model_fields}
-    try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise TutorialServerError(
-            f"{first['input']!r} does not do for {_flag(name)} "
-            f"(TUTORIAL_SERVER_{name.upper()}): {first['msg']}."
-        ) from None
 
 
 def _lab(args: argparse.Namespace) -> int:
@@ -115,15 +115,16 @@ def _lab(args: argparse.Namespace) -> int:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    settings = read_settings(args)  # before anything heavy is imported: a slip is told at once
     from .serving import serve
 
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    return serve(_settings(args), mine=args.mine)
+    return serve(settings, mine=args.mine)
 
 
 def _ask(args: argparse.Namespace) -> int:
-    settings = _settings(args)
+    settings = read_settings(args)
     question = _question(args)
     from .ask import ask
 
@@ -140,7 +141,7 @@ def _question(args: argparse.Namespace) -> "GenerateRequest":
         return GenerateRequest(**{name: getattr(args, name) for name in fields})
     except ValidationError as error:
         first = error.errors()[0]
-        raise TutorialServerError(f"{_flag(str(first['loc'][0]))}: {first['msg']}.") from None
+        raise TutorialServerError(f"{flag(str(first['loc'][0]))}: {first['msg']}.") from None
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -149,14 +150,35 @@ def _check(args: argparse.Namespace) -> int:
     return 0 if print_saved() else 1
 
 
+def _contract(args: argparse.Namespace) -> int:
+    from .contract import print_contract
+
+    key = read_settings(args).api_key
+    secret = key.get_secret_value() if key else None
+    return 0 if print_contract(args.url, secret, args.seconds, args.json) else 1
+
+
 def _doctor(args: argparse.Namespace) -> int:
     from .doctor import report
 
-    print(report(_settings(args)))
+    print(report(read_settings(args)))
     return 0
 
 
 def _bench(args: argparse.Namespace) -> int:
+    settings = read_settings(args)
+    if args.many:
+        from .bench_many import bench_many
+
+        return bench_many(settings, args.tokens or 64, args.rounds, args.json)
     from .bench import bench
 
-    return bench(_settings(args), args.tokens, args.rounds, args.json)
+    return bench(settings, args.tokens or 128, args.rounds, args.json)
+
+
+def _load(args: argparse.Namespace) -> int:
+    plan = read_load_plan(args)
+    from .load import print_load
+
+    print_load(plan, args.json)
+    return 0

@@ -4,8 +4,15 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from platformdirs import user_cache_path
-from pydantic import Field
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def _can_be_sent(key: SecretStr) -> SecretStr:
+    text = key.get_secret_value()
+    if not (text and text.isascii() and text.isprintable() and " " not in text):
+        raise ValueError("should be printable ASCII without spaces, to fit into a header")
+    return key
 
 
 class Settings(BaseSettings):
@@ -34,6 +41,13 @@ class Settings(BaseSettings):
 
     host: Annotated[str, Field(description="address to listen on")] = "127.0.0.1"
     port: Annotated[int, Field(description="port to listen on", ge=0, le=65535)] = 8000
+    api_key: Annotated[
+        Annotated[SecretStr, AfterValidator(_can_be_sent)] | None,
+        Field(
+            description="key that clients must send; better a variable, as others see flags"
+            " (default: none)"
+        ),
+    ] = None
     max_body_bytes: Annotated[int, Field(description="largest request body", ge=1)] = 1_000_000
     max_waiting: Annotated[int, Field(description="requests that may wait in line", ge=0)] = 64
     max_running: Annotated[

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Literal
 
@@ -15,7 +15,15 @@ from .answer import Answer
 from .batch import Batch
 from .chat import Message, build_messages, encode_chat
 from .detokenize import StreamDecoder
-from .errors import Busy, GenerationFailed, NotReady, TookTooLong, TutorialServerError
+from .errors import (
+    Busy,
+    CutShort,
+    GenerationFailed,
+    NotReady,
+    TookTooLong,
+    TutorialServerError,
+)
+from .observer import Observer
 from .runner import Runner
 from .sequence import SamplingParams, Sequence
 from .steps import Steps
@@ -25,22 +33,33 @@ log = logging.getLogger("tutorial_server")
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of the engine: a conversation, and how to answer it."""
+    """What is asked of the engine: a conversation, and how to answer it.
+
+    `shorten`: where the context has not room for `max_new_tokens`, fewer will do.
+    """
 
     messages: tuple[Message, ...]
     params: SamplingParams
     thinking: bool = False
+    shorten: bool = False
+
+
+Status = Literal["loading", "ready", "stopping", "stopped"]
 
 
 @dataclass(frozen=True)
 class EngineState:
-    """A look at the engine from outside; `error` says why a stopped one cannot be used."""
+    """A look at the engine from outside; `error` says why a stopped one cannot be used.
 
-    status: Literal["loading", "ready", "stopped"]
+    `cache_usage` is the part of the KV cache that is taken, 0 to 1, where the runner tells.
+    """
+
+    status: Status
     model: str | None
     waiting: int
     running: int
     error: str | None = None
+    cache_usage: float = 0.0
 
 
 class Engine:
@@ -59,6 +78,7 @@ class Engine:
         max_waiting: int = 64,
         prefill_chunk: int = 128,
         request_seconds: float = math.inf,
+        observer: Observer | None = None,
     ):
         self.steps = steps or Steps()
         self.on_stopped: Callable[[], None] = lambda: None
@@ -66,10 +86,13 @@ class Engine:
         self._max_waiting = max_waiting
         self._prefill_chunk = prefill_chunk
         self._request_seconds = request_seconds
+        self._observer = observer or Observer()
         self._runner: Runner | None = None
         self._waiting: deque[Answer] = deque()
+        self._encoding = 0  # requests that have a place in the line, and will be there soon
         self._batch: Batch | None = None  # changed by the engine's thread only
         self._wake = threading.Condition()
+        self._draining = False
         self._stopping = False
         self._error: str | None = None
         self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
@@ -78,6 +101,11 @@ class Engine:
     def start(self) -> None:
         """Begin to load the model, and answer once it is there."""
         self._thread.start()
+
+    def drain(self) -> None:
+        """Take nobody in from now on; who is here already, in the line too, is answered."""
+        with self._wake:
+            self._draining = True
 
     def stop(self, timeout: float = 3.0) -> None:
         """End all answers at once, and the thread after its current step.
@@ -91,30 +119,45 @@ class Engine:
 
     async def submit(self, request: Request) -> Answer:
         """Take a request into the line. Raises TooLong, Busy or NotReady, and then does nothing."""
+        try:
+            return await self._take_in(request)
+        except Exception as error:
+            self._observer.refused(error)
+            raise
+
+    async def _take_in(self, request: Request) -> Answer:
         arrived = perf_counter()
-        runner = self._ready_runner()
-        self._check_line(runner)
-        loop = asyncio.get_running_loop()
-        sequence = await loop.run_in_executor(
-            self._encoder, self._new_sequence, runner, request, arrived
-        )
-        answer = Answer(sequence, self._notify)
         with self._wake:
-            self._ready_runner()  # it may have stopped while the request was encoded
+            runner = self._ready_runner()
             self._check_line(runner)
-            self._waiting.append(answer)
-            self._wake.notify()
-        return answer
+            self._encoding += 1
+        loop = asyncio.get_running_loop()
+        try:
+            sequence = await loop.run_in_executor(
+                self._encoder, self._new_sequence, runner, request, arrived
+            )
+            answer = Answer(sequence, self._notify)
+            with self._wake:
+                self._ready_runner()  # it may have stopped while the request was encoded
+                self._waiting.append(answer)
+                self._wake.notify()
+            return answer
+        finally:
+            with self._wake:
+                self._encoding -= 1
 
     def state(self) -> EngineState:
         """Say how things stand, without waiting for anything."""
         runner = self._runner
         if self._error or self._stopping:
-            status: Literal["loading", "ready", "stopped"] = "stopped"
+            status: Status = "stopped"
+        elif self._draining:
+            status = "stopping"
         else:
             status = "ready" if runner else "loading"
         model = runner.llm.name if runner else None
-        return EngineState(status, model, len(self._waiting), self._running(), self._error)
+        usage = getattr(runner, "cache_usage", 0.0)
+        return EngineState(status, model, len(self._waiting), self._running(), self._error, usage)
 
     def _ready_runner(self) -> Runner:
         status = self.state().status
@@ -122,11 +165,14 @@ class Engine:
             return self._runner
         if status == "loading":
             raise NotReady("The model is still loading; ask again in a moment.")
+        if status == "stopping":
+            raise NotReady("The server is shutting down; ask again once it has started anew.")
         raise NotReady("The engine has stopped; start the server again.")
 
     def _check_line(self, runner: Runner) -> None:
-        if len(self._waiting) + self._running() >= self._max_waiting + runner.rows:
-            raise Busy(f"{len(self._waiting)} requests are waiting already; ask again later.")
+        waiting = len(self._waiting) + self._encoding
+        if waiting + self._running() >= self._max_waiting + runner.rows:
+            raise Busy(f"{waiting} requests are waiting already; ask again later.")
 
     def _notify(self) -> None:
         with self._wake:
@@ -135,11 +181,15 @@ class Engine:
     def _new_sequence(self, runner: Runner, request: Request, arrived: float) -> Sequence:
         steps = self.steps
         ids = encode_chat(runner.llm, request.messages, request.thinking, steps.render_chat)
-        decoder = StreamDecoder(runner.llm.tokenizer, request.params.stop, steps.new_text)
+        params = request.params
+        if request.shorten:
+            room = max(1, runner.llm.context_length - len(ids))
+            params = replace(params, max_new_tokens=min(params.max_new_tokens, room))
+        decoder = StreamDecoder(runner.llm.tokenizer, params.stop, steps.new_text)
         return Sequence(
             runner.llm,
             ids,
-            request.params,
+            params,
             select=steps.select_next_token,
             decoder=decoder,
             arrived=arrived,
@@ -148,11 +198,18 @@ class Engine:
     def _abandon_all(self) -> None:
         with self._wake:
             self._stopping = True
-            left = [*(self._batch.answers if self._batch else ()), *self._waiting]
+            batch = self._batch
+            running = batch.answers if batch is not None else []
+            waiting = list(self._waiting)
             self._waiting.clear()
             self._wake.notify()
-        for answer in left:
-            answer.fail(GenerationFailed("The server stopped before the answer was complete."))
+        error = CutShort("The server stopped before the answer was complete.")
+        # What runs has ended once its thread says so: its last step may still complete it.
+        over = running if threading.current_thread() is self._thread else []
+        for answer in [*waiting, *over]:
+            self._observer.ended(answer.sequence, error)
+        for answer in [*running, *waiting]:
+            answer.fail(error)
 
     # From here on: the engine's thread.
 
@@ -160,7 +217,7 @@ class Engine:
         try:
             runner = self._load()
             self._warm_up(runner)
-            self._batch = batch = Batch(runner, self._prefill_chunk)
+            self._batch = batch = Batch(runner, self._prefill_chunk, self._observer)
             self._runner = runner
             log.info("ready: %s on %s", runner.llm.name, runner.llm.device)
             while self._wait_for_work():
@@ -194,7 +251,8 @@ class Engine:
             return not self._stopping
 
     def _running(self) -> int:
-        return len(self._batch) if self._batch else 0
+        batch = self._batch  # the engine's thread may take it away between two looks
+        return len(batch) if batch is not None else 0
 
     def _step(self, batch: Batch) -> None:
         """Let go who left, let in what fits, and move everyone on by a token."""

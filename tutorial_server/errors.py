@@ -16,6 +16,10 @@ class TooLong(TutorialServerError):
     """Prompt and answer together would not fit the model's context."""
 
 
+class BadConversation(TutorialServerError):
+    """The model's chat template refuses a conversation."""
+
+
 class Busy(TutorialServerError):
     """The waiting line is full."""
 
@@ -26,6 +30,10 @@ class NotReady(TutorialServerError):
 
 class GenerationFailed(TutorialServerError):
     """An answer broke off after it had been accepted."""
+
+
+class CutShort(GenerationFailed):
+    """The server stopped before an answer was complete."""
 
 
 class TookTooLong(GenerationFailed):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 Linear = Callable[[Tensor], Tensor]  # [N, in] → [N, out]
 ROWS = 8  # the layout is chosen for about so many rows, and serves any number
@@ -25,7 +25,20 @@ class PackedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         """`x [N, in]` → `[N, out]`."""
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+        N = len(x)
+        x = pad(x, (0, 0, 0, padded(N) - N))
+        y = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+        return y[:N]  # [N, out]
+
+
+def padded(rows: int) -> int:
+    """Round a number of rows up to one of a few.
+
+    oneDNN makes a kernel for each number that it meets and keeps it, half a megabyte at a
+    time: were there one for each length of a prompt, memory would grow for hours.
+    """
+    step = 1 if rows <= 16 else 16 if rows <= 128 else 64 if rows <= 512 else 512
+    return -(-rows // step) * step
 
 
 class PlainLinear:
@@ -40,15 +53,15 @@ class PlainLinear:
         return linear(x, self.weight, self.bias)
 
 
-def fuse(modules: Sequence[nn.Linear], rows: int | None = None) -> Linear:
+def fuse(modules: Sequence[nn.Linear], rows: int | None = None, pack: bool = True) -> Linear:
     """Make one product of projections that read the same input: `[N, in]` → `[N, sum of out]`.
 
-    With `rows`, only the first so many outputs. Where weights cannot be packed, the modules'
+    With `rows`, only the first so many outputs. Where weights are not packed, the modules'
     own become views of the fused ones, so that nothing is held twice.
     """
     weight = _joined([module.weight for module in modules])[:rows]  # [out, in]
     bias = None if modules[0].bias is None else _joined([m.bias for m in modules])[:rows]
-    if can_pack(weight.device, weight.dtype):
+    if pack and can_pack(weight.device, weight.dtype):
         return PackedLinear(weight, bias)
     if len(modules) > 1:
         parts = weight.split([module.out_features for module in modules])
@@ -67,8 +80,9 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
     """Try oneDNN's operators on a small product: are they there, and right?"""
     if device.type != "cpu":
         return False
-    x, weight = torch.randn(3, 5).to(dtype), torch.randn(7, 5).to(dtype)
-    bias = torch.randn(7).to(dtype)
+    x = torch.linspace(-1, 1, 15).view(3, 5).to(dtype)
+    weight = torch.linspace(2, -1, 35).view(7, 5).to(dtype)
+    bias = torch.linspace(0, 1, 7).to(dtype)
     try:
         packed = PackedLinear(weight, bias)(x)  # [3, 7]
     except (AttributeError, RuntimeError):

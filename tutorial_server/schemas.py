@@ -1,5 +1,6 @@
 """What travels over HTTP, and what is refused."""
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -56,12 +57,14 @@ class GenerateRequest(BaseModel):
         return Request(tuple(build_messages(self.prompt, self.system)), params)
 
 
-def faults(error: ValidationError) -> list[dict[str, Any]]:
+def faults(
+    error: ValidationError, shape: type[BaseModel] = GenerateRequest
+) -> list[dict[str, Any]]:
     """Name what is wrong with a body, `type, loc, msg` each, and repeat nothing it held.
 
     A key that is none of ours is left out as values are: a client may put anything there.
     """
-    known = GenerateRequest.model_fields
+    known = _field_names(shape)
     if (count := error.error_count()) > MOST_FAULTS:
         return [{"type": "too_many_faults", "loc": [], "msg": f"The body has {count} faults."}]
     found = error.errors(include_url=False, include_context=False, include_input=False)
@@ -70,6 +73,13 @@ def faults(error: ValidationError) -> list[dict[str, Any]]:
         if fault["type"] == "extra_forbidden":
             fault["msg"] = f"Unknown field; the known ones are {', '.join(known)}."
     return [dict(fault) for fault in found]
+
+
+@cache
+def _field_names(shape: type[BaseModel]) -> tuple[str, ...]:
+    """Name the fields of a body, those of its inner objects after its own."""
+    schema = shape.model_json_schema()
+    return tuple(n for s in (schema, *schema.get("$defs", {}).values()) for n in s["properties"])
 
 
 class Timing(BaseModel):

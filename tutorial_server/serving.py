@@ -1,6 +1,8 @@
 """The server as a process: bind, run, leave."""
 
 import asyncio
+import logging
+import math
 import os
 import socket
 from types import FrameType
@@ -8,12 +10,15 @@ from types import FrameType
 import uvicorn
 
 from .api import create_app
+from .auth import warn_if_open
 from .config import Settings
 from .engine import Engine
 from .errors import TutorialServerError
 from .steps import Steps
 
 HANG_UP_SECONDS = 0.5  # for last events to reach their clients
+LINGER_SECONDS = 0.1  # for who has connected before the port closed to send a request
+POLL_SECONDS = 0.02
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -35,13 +40,18 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class PatientServer(uvicorn.Server):
-    """After Ctrl-C, gives running answers `grace` seconds before the engine ends them.
+    """Leaves in good order: who is here is answered within `grace` seconds, who comes is told.
 
-    uvicorn alone would cancel their tasks: a stream would break off without its last
-    event, and each task leave a traceback.
+    uvicorn alone closes its port at once, cancels what still runs after its own timeout, and
+    each stream breaks off without a last event and leaves a traceback. Here, when
+    `should_exit` is set or a signal comes, the port stays open while the engine drains:
+    new requests get a 503 in words. After the grace the engine ends what is left, in words
+    too. An app without an engine gets the grace alone.
     """
 
-    def __init__(self, config: uvicorn.Config, engine: Engine, grace: float):
+    def __init__(self, config: uvicorn.Config, engine: Engine | None, grace: float):
+        # The last resort, cancelling, comes after everything else has been tried.
+        config.timeout_graceful_shutdown = math.ceil(grace + 2 * HANG_UP_SECONDS)
         super().__init__(config)
         self._engine = engine
         self._grace = grace
@@ -52,12 +62,34 @@ class PatientServer(uvicorn.Server):
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down as uvicorn does, and set the engine and the clients their time."""
+    async def main_loop(self) -> None:
+        """Serve until told to stop, then until nobody is left or the grace is over."""
+        await super().main_loop()
+        end = asyncio.get_running_loop().time() + self._grace
+        if self._engine is not None:
+            await self._drain(self._engine, end)
+        await asyncio.sleep(0)  # who has connected already is let in
+        for server in self.servers:
+            server.close()
+        self._set_time(max(0.0, end - asyncio.get_running_loop().time()))
+        await asyncio.sleep(LINGER_SECONDS)
+
+    async def _drain(self, engine: Engine, end: float) -> None:
+        logging.getLogger("uvicorn.error").info("Shutting down: running answers end first")
+        engine.drain()
+        # A client that would send its next request here is to see that nobody reads it.
+        self.server_state.default_headers.append((b"connection", b"close"))
+        while (state := engine.state()).waiting + state.running:
+            if asyncio.get_running_loop().time() >= end:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _set_time(self, seconds: float) -> None:
+        """Set the engine and the clients their time, counted from now."""
         loop = asyncio.get_running_loop()
-        loop.call_later(self._grace, self._engine.stop, 0.0)
-        loop.call_later(self._grace + HANG_UP_SECONDS, self._hang_up)
-        await super().shutdown(sockets)
+        if self._engine is not None:
+            loop.call_later(seconds, self._engine.stop, 0.0)
+        loop.call_later(seconds + HANG_UP_SECONDS, self._hang_up)
 
     def _hang_up(self) -> None:
         """Leave clients that have not sent their whole body, or do not read."""
@@ -82,10 +114,10 @@ def serve(settings: Settings, mine: bool = False) -> int:
     """
     steps = learner_steps() if mine else None
     listener = bind(settings.host, settings.port)
+    warn_if_open(settings)
     app = create_app(settings, steps)
     engine = app.state.engine
-    config = uvicorn.Config(app, timeout_graceful_shutdown=settings.shutdown_seconds + 1)
-    server = PatientServer(config, engine, settings.shutdown_seconds)
+    server = PatientServer(uvicorn.Config(app), engine, settings.shutdown_seconds)
     engine.on_stopped = lambda: setattr(server, "should_exit", True)
     print(f"Listening on {_url(listener)} while the model loads.", flush=True)
     try:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .errors import ModelError
 from .forward_pass import Chunk, ForwardPass
 from .loading.machine import free_bytes
 from .memory import kv_cache_bytes
@@ -19,6 +20,7 @@ from .transformer import Transformer
 log = logging.getLogger("tutorial_server")
 ENOUGH_TOKENS = 4096  # a slot is made no shorter, while there is one longer, to have more of them
 MOST_OF_FREE = 0.8  # of the memory that is free, for the cache
+LEAST_TOKENS = 256  # a slot that holds fewer is of no use
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,27 @@ class SlotRunner:
 
     @classmethod
     def within(cls, llm: LLM, budget: float, most: int = 16) -> "SlotRunner":
-        """Open a model with a cache of `budget` bytes, or of what is free if that is less."""
+        """Open a model with a cache of `budget` bytes, or of what is free if that is less.
+
+        Raises ModelError where that is too little for one conversation.
+        """
+        model = Transformer(llm)  # first, since packed weights take memory too
         free = MOST_OF_FREE * free_bytes(llm.device)
         if free < budget:
             log.warning("only %.1f GB are free for the KV cache of %.1f", free / 1e9, budget / 1e9)
         plan = SlotPlan.fit(llm.model.config, llm.dtype, min(budget, free), most)
+        if plan.length < min(LEAST_TOKENS, llm.context_length):
+            raise ModelError(
+                f"The KV cache has room for {plan.length} tokens only, of {plan.bytes_per_token} "
+                "bytes each: give it more with --kv-cache-gb, or free some memory."
+            )
         log.info("KV cache: %d slots of %d tokens", plan.slots, plan.length)
-        return cls(llm, plan)
+        return cls(llm, plan, model)
+
+    @property
+    def cache_usage(self) -> float:
+        """The part of the slots that is taken: a row has its whole slot from the beginning."""
+        return 1 - self.cache.free / self.rows
 
     def prefill(self, sequences: Rows[Sequence], limit: int | None = None) -> list[Tensor | None]:
         """Read up to `limit` tokens of these prompts in one pass, in their order.
@@ -109,6 +125,8 @@ class SlotRunner:
             sequence.cache = None
 
     def _next_chunk(self, sequence: Sequence, limit: int | None) -> Chunk:
+        if not sequence.prompt_ids:
+            raise ValueError("the prompt is empty: there is nothing to answer")
         if sequence.cache is None:
             sequence.cache = self.cache.take()
             sequence.cache_used = True

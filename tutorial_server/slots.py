@@ -3,6 +3,7 @@
 import heapq
 import math
 import mmap
+import os
 
 import torch
 from torch import Tensor
@@ -44,9 +45,10 @@ class SlotCache:
     def give_back(self, slot: int, used: int) -> None:
         """Free a slot of which the first `used` positions may have been written.
 
-        Attention multiplies stale values by 0, which is 0 only where they are finite; so
-        what a broken answer left must not meet the next.
+        A mask adds minus infinity to stale scores and multiplies stale values by 0, which
+        hides only what is finite; so what a broken answer left must not meet the next.
         """
+        self.keys[:, slot, :, :used] = 0
         self.values[:, slot, :, :used] = 0
         heapq.heappush(self._free, slot)
 
@@ -56,7 +58,9 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
         return torch.zeros(shape, dtype=dtype, device=device)
     # Anonymous memory is zero, and not taken until it is written; in small pages, since a huge
     # one would take a whole slot's head for its first token.
-    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    size = math.prod(shape) * dtype.itemsize
+    flags = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+    memory = mmap.mmap(-1, size, **flags)  # private: reading an unwritten page takes none
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     return torch.frombuffer(memory, dtype=dtype).view(shape)

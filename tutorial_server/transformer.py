@@ -5,19 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding
 from torch.nn.functional import rms_norm as fused_rms_norm
 
 from .forward_pass import ForwardPass, Span
 from .layers import Angles, attend_prompt, attend_rows, gate
 from .linear import Linear, fuse
-from .models import LLM
+from .loading.machine import free_bytes
+from .models import LLM, weight_bytes
 from .slots import SlotCache
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 Rotate = Callable[[Tensor, Tensor, float], Tensor]
 FAMILY = ("llama", "qwen3")
+MOST_OF_FREE = 0.5  # of the memory that is free, for packed weights
 
 
 def why_not(llm: LLM) -> str | None:
@@ -35,10 +37,21 @@ def why_not(llm: LLM) -> str | None:
         return "some of its layers attend to a window only"
     if config.rope_parameters["rope_type"] not in ("default", "linear", "llama3", "yarn"):
         return f"its rotary positions are of the type {config.rope_parameters['rope_type']}"
-    weights = list(llm.model.parameters())
-    if any(weight.device != llm.device or not weight.is_floating_point() for weight in weights):
-        return "its weights are quantised, or spread over devices"
+    if not _is_plain(llm):
+        return "its weights are quantised, adapted, or spread over devices"
     return None
+
+
+def _is_plain(llm: LLM) -> bool:
+    """Whether every weight is there as a matrix, and nothing but a product is made of it."""
+    modules = dict(llm.model.named_modules())
+    products = [m for name, m in modules.items() if name.endswith(("_proj", "lm_head"))]
+    return (
+        llm.device.type != "meta"
+        and llm.dtype.itemsize > 1  # float8 weights come with scales
+        and all(type(module) is nn.Linear for module in products)
+        and all((w.device, w.dtype) == (llm.device, llm.dtype) for w in llm.model.parameters())
+    )
 
 
 @dataclass(frozen=True)
@@ -68,16 +81,18 @@ class Transformer:
         self.D = getattr(config, "head_dim", None) or config.hidden_size // self.H
         self.eps = config.rms_norm_eps
         self.theta = config.rope_parameters["rope_theta"]
-        self.layers = [self._open(layer) for layer in base.layers]
+        # Packed weights are a copy: the loaded ones stay, for transformers' own forward.
+        pack = weight_bytes(llm) < MOST_OF_FREE * free_bytes(llm.device)
+        self.layers = [self._open(layer, pack) for layer in base.layers]
         self._embeddings = base.embed_tokens.weight  # [V, E]
         self._norm = base.norm.weight  # [E]
-        self._head = fuse([llm.model.lm_head], llm.vocab_size)
+        self._head = fuse([llm.model.lm_head], llm.vocab_size, pack=pack)
         self._frequencies = base.rotary_emb.inv_freq  # [D / 2]
         self._scale = base.rotary_emb.attention_scaling
         self._rotate = rotate
         self._attend_rows = attend
 
-    def _open(self, layer: Any) -> Layer:
+    def _open(self, layer: Any, pack: bool) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
         norms = None
         if hasattr(attention, "q_norm"):
@@ -85,12 +100,12 @@ class Transformer:
             norms = torch.cat((q.expand(self.H, -1), k.expand(self.K, -1)))  # [H + K, D]
         return Layer(
             attention_norm=layer.input_layernorm.weight,
-            qkv=fuse([attention.q_proj, attention.k_proj, attention.v_proj]),
+            qkv=fuse([attention.q_proj, attention.k_proj, attention.v_proj], pack=pack),
             head_norms=norms,
-            out=fuse([attention.o_proj]),
+            out=fuse([attention.o_proj], pack=pack),
             mlp_norm=layer.post_attention_layernorm.weight,
-            gate_up=fuse([mlp.gate_proj, mlp.up_proj]),
-            down=fuse([mlp.down_proj]),
+            gate_up=fuse([mlp.gate_proj, mlp.up_proj], pack=pack),
+            down=fuse([mlp.down_proj], pack=pack),
         )
 
     @torch.inference_mode()

@@ -46,7 +46,7 @@ def _declare(where: list[Solution], task: str, fault: str) -> Callable[[Any], An
 
 def load() -> None:
     """Import the files of all lessons."""
-    for number in range(1, 8):
+    for number in range(1, 10):
         if importlib.util.find_spec(f"wrong{number:02}"):
             importlib.import_module(f"wrong{number:02}")
 

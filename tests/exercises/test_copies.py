@@ -251,6 +251,8 @@ def test_notebooks_share_the_lessons_names():
         "05_kv_cached_decoding.ipynb",
         "06_streaming.ipynb",
         "07_the_server.ipynb",
+        "08_the_model_with_its_cover_off.ipynb",
+        "09_many_users.ipynb",
     ]
 
 

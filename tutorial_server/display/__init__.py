@@ -16,6 +16,7 @@ from .distribution import Distribution, show_distribution
 from .mask_picture import MaskPicture, show_mask
 from .plots import Picture, plot_bars, plot_lines
 from .tables import Comparison, Table, compare, show_table
+from .timeline import plot_timeline
 from .token_chips import TokenChips, show_tokens
 from .token_text import token_labels, token_text
 
@@ -30,6 +31,7 @@ __all__ = [
     "compare",
     "plot_bars",
     "plot_lines",
+    "plot_timeline",
     "show_distribution",
     "show_mask",
     "show_signature",

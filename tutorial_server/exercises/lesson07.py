@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request
 
-from ..api import cancel_when_gone, stream_events
+from ..answering import cancel_when_gone, stream_events
 from ..errors import GenerationFailed
 from ..schemas import GenerateRequest
 from ..sequence import Completion

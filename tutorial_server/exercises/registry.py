@@ -52,6 +52,8 @@ LESSONS = (
     Lesson(5, "KV-cached decoding"),
     Lesson(6, "Streaming"),
     Lesson(7, "The server"),
+    Lesson(8, "The model with its cover off"),
+    Lesson(9, "Many users"),
 )
 
 
