@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from tutorial_server import linear as module
-from tutorial_server.linear import PackedLinear, PlainLinear, can_pack, fuse
+from tutorial_server.linear import PackedLinear, PlainLinear, can_pack, fuse, padded
 from tutorial_server.models import weight_bytes
 from tutorial_server.transformer import Transformer
 
@@ -151,3 +151,24 @@ def test_a_model_opened_plainly_still_runs_as_theirs_does(plain: None, kind: str
     theirs_at = {w.untyped_storage().data_ptr() for w in llm.model.parameters()}
     first = model.layers[0].out
     assert first.weight.untyped_storage().data_ptr() in theirs_at  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted"),
+    [(1, 1), (7, 7), (16, 16), (17, 32), (128, 128), (129, 192), (512, 512), (513, 1024)],
+)
+def test_few_numbers_of_rows_ever_reach_the_kernels(count: int, wanted: int) -> None:
+    assert padded(count) == wanted
+
+
+def test_no_prompt_needs_a_kernel_of_its_own() -> None:
+    assert len({padded(count) for count in range(1, 4097)}) == 36
+
+
+@needs_packing
+@pytest.mark.parametrize("count", [1, 16, 17, 31, 130, 513])
+def test_rows_that_were_added_are_not_seen(count: int) -> None:
+    layer = projections(4)[0]
+    found = fuse([layer])(rows(count))
+    assert found.shape == (count, layer.out_features)
+    torch.testing.assert_close(found, linear(rows(count), layer.weight), atol=1e-5, rtol=1e-5)
