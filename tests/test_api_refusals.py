@@ -334,6 +334,24 @@ def test_a_body_that_trickles_in(server: Server) -> None:
     assert events(reply.body)[-1] == ("message", "[DONE]")
 
 
+@pytest.mark.parametrize("path", [*ROUTES, "/v1/chat/completions"])
+@pytest.mark.parametrize("headers", [{"Content-Length": "90"}, {"Transfer-Encoding": "chunked"}])
+def test_a_body_that_never_ends_is_408(path: str, headers: dict[str, str], caplog: Any) -> None:
+    settings = Settings(request_seconds=0.3)
+    with (
+        serving(lambda: TransformersRunner(tiny_llama()), settings) as server,
+        server.connect() as connection,
+    ):
+        begun = b"{" if "Content-Length" in headers else b"1\r\n{\r\n"
+        connection.sendall(request_bytes("POST", path, begun, headers))
+        connection.settimeout(5)
+        reply = read_reply(connection)
+        assert reply.status == 408
+        assert "not complete after 0.3 s" in reply.body.decode()
+        assert connection.recv(1) == b""  # it does not wait for the rest either
+    assert [r.message for r in caplog.records if r.levelno >= logging.ERROR] == []
+
+
 @pytest.mark.parametrize("path", ROUTES)
 def test_a_client_that_leaves_in_mid_body_leaves_no_traceback(
     server: Server, path: str, caplog: Any

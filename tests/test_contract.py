@@ -53,6 +53,15 @@ def test_the_reference_over_slots_passes() -> None:
         assert_all_pass(server.url)
 
 
+def test_a_choice_of_checks_is_run_alone() -> None:
+    with serving(lambda: TransformersRunner(tiny_llama())) as server:
+        results = run_contract(server.url, checks=ALL[:2])
+    assert [(result.name, result.outcome) for result in results] == [
+        ("health", "passed"),
+        ("ready", "passed"),
+    ]
+
+
 def test_the_reference_with_one_row_passes() -> None:
     with serving(lambda: TransformersRunner(tiny_llama())) as server:
         assert_all_pass(server.url)
@@ -280,6 +289,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaving_checks, "SOON_SECONDS", 0.4)
     monkeypatch.setattr(leaving_checks, "LIMITS", (100,))
     monkeypatch.setattr(client_module, "LEAVE_SECONDS", 0.1)
+
+
+def test_a_server_cannot_speak_to_the_terminal() -> None:
+    came = "no JSON, but é \x1b[31m\x07\n."
+    failed = Result("health", "alive", "failed", "a", came, "b")
+    skipped = Result("health", "alive", "skipped", "a", came)
+    for result in (failed, skipped):
+        assert r"no JSON, but é \x1b[31m\x07\n." in str(result)
+        assert "\x1b" not in contract_table([result])
 
 
 def assert_only(results: list[Result], name: str, words: str) -> None:

@@ -594,6 +594,18 @@ def test_when_the_engine_s_thread_dies_everybody_is_told(
     assert (state.waiting, state.running) == (0, 0)
 
 
+def test_an_engine_that_died_has_its_gauges_at_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = slot_runner(endless(tiny_llama()), 2, 128)
+    with serving(lambda: runner) as server:
+        monkeypatch.setattr(runner, "decode", lambda sequences: dies("decode", sequences))
+        assert server.post("/generate", prompt="hello", token_limit=5).status == 503
+        wait_until(lambda: server.engine.state().cache_usage == 0.0, "an empty cache", 5)
+        assert (
+            b'kv_cache_usage_perc{model_name="tiny-llama"} 0.0'
+            in server.ask("GET", "/metrics").body
+        )
+
+
 def test_a_cancel_whose_release_fails_still_tells_those_who_wait(runner: GatedSlots) -> None:
     engine = Engine(lambda: runner, max_waiting=20)
 

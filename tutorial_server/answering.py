@@ -51,15 +51,21 @@ async def read_as(shape: type[Shape], request: Request) -> Shape:
 
     FastAPI would parse it first and validate after, which lets through some text that
     cannot be encoded again; pydantic reads the bytes themselves, and refuses all that
-    is not UTF-8 JSON of the right shape in one way. Raises RequestValidationError and 413.
+    is not UTF-8 JSON of the right shape in one way. Raises RequestValidationError, 408 and 413.
     """
     try:
-        body = await _read_bytes(request, request.app.state.settings.max_body_bytes)
+        settings = request.app.state.settings
+        async with asyncio.timeout(settings.request_seconds):
+            body = await _read_bytes(request, settings.max_body_bytes)
         return shape.model_validate_json(body)
     except ValidationError as error:
         raise RequestValidationError(faults(error, shape)) from None
     except ClientDisconnect:
         raise HTTPException(400, "The body broke off.") from None  # nobody is there to read it
+    except TimeoutError:
+        seconds = settings.request_seconds
+        sentence = f"The body was not complete after {seconds:g} s."
+        raise HTTPException(408, sentence, {"Connection": "close"}) from None
 
 
 async def _read_bytes(request: Request, limit: int) -> bytes:

@@ -6,7 +6,6 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Literal
@@ -15,6 +14,7 @@ from .answer import Answer
 from .batch import Batch
 from .chat import Message, build_messages, encode_chat
 from .detokenize import StreamDecoder
+from .encoders import Encoders
 from .errors import (
     Busy,
     CutShort,
@@ -23,6 +23,7 @@ from .errors import (
     TookTooLong,
     TutorialServerError,
 )
+from .models import LLM
 from .observer import Observer
 from .runner import Runner
 from .sequence import SamplingParams, Sequence
@@ -66,8 +67,8 @@ class Engine:
     """Answers requests in the order in which they came, with as many at once as fit.
 
     `load` makes the runner; it is called on the engine's own thread, so that the server
-    can say "loading" meanwhile. Encoding has a thread to itself: it must not hold up the
-    event loop, and fast tokenizers are not safe to share between threads.
+    can say "loading" meanwhile. Encoding has threads to itself: it must not hold up the
+    event loop.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Engine:
         self._draining = False
         self._stopping = False
         self._error: str | None = None
-        self._encoder = ThreadPoolExecutor(1, thread_name_prefix="encoder")
+        self._encoders = Encoders()
         self._thread = threading.Thread(target=self._main, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -113,7 +114,6 @@ class Engine:
         A load cannot be interrupted, and nobody waits for it.
         """
         self._abandon_all()
-        self._encoder.shutdown(wait=False)
         if self._runner is not None:
             self._thread.join(timeout)
 
@@ -131,11 +131,8 @@ class Engine:
             runner = self._ready_runner()
             self._check_line(runner)
             self._encoding += 1
-        loop = asyncio.get_running_loop()
         try:
-            sequence = await loop.run_in_executor(
-                self._encoder, self._new_sequence, runner, request, arrived
-            )
+            sequence = await self._encode(runner, request, arrived)
             answer = Answer(sequence, self._notify)
             with self._wake:
                 self._ready_runner()  # it may have stopped while the request was encoded
@@ -145,6 +142,16 @@ class Engine:
         finally:
             with self._wake:
                 self._encoding -= 1
+
+    async def _encode(self, runner: Runner, request: Request, arrived: float) -> Sequence:
+        characters = sum(len(message["content"]) for message in request.messages)
+        try:
+            return await self._encoders.run(
+                runner.llm, characters, lambda llm: self._new_sequence(llm, request, arrived)
+            )
+        except (asyncio.CancelledError, RuntimeError):
+            self._ready_runner()  # where it has stopped, this says so
+            raise
 
     def state(self) -> EngineState:
         """Say how things stand, without waiting for anything."""
@@ -156,7 +163,8 @@ class Engine:
         else:
             status = "ready" if runner else "loading"
         model = runner.llm.name if runner else None
-        usage = getattr(runner, "cache_usage", 0.0)
+        # A runner whose thread has gone holds what nobody uses any more.
+        usage = 0.0 if self._batch is None else getattr(runner, "cache_usage", 0.0)
         return EngineState(status, model, len(self._waiting), self._running(), self._error, usage)
 
     def _ready_runner(self) -> Runner:
@@ -178,16 +186,16 @@ class Engine:
         with self._wake:
             self._wake.notify()
 
-    def _new_sequence(self, runner: Runner, request: Request, arrived: float) -> Sequence:
+    def _new_sequence(self, llm: LLM, request: Request, arrived: float) -> Sequence:
         steps = self.steps
-        ids = encode_chat(runner.llm, request.messages, request.thinking, steps.render_chat)
+        ids = encode_chat(llm, request.messages, request.thinking, steps.render_chat)
         params = request.params
         if request.shorten:
-            room = max(1, runner.llm.context_length - len(ids))
+            room = max(1, llm.context_length - len(ids))
             params = replace(params, max_new_tokens=min(params.max_new_tokens, room))
-        decoder = StreamDecoder(runner.llm.tokenizer, params.stop, steps.new_text)
+        decoder = StreamDecoder(llm.tokenizer, params.stop, steps.new_text)
         return Sequence(
-            runner.llm,
+            llm,
             ids,
             params,
             select=steps.select_next_token,
@@ -203,6 +211,7 @@ class Engine:
             waiting = list(self._waiting)
             self._waiting.clear()
             self._wake.notify()
+        self._encoders.stop()
         error = CutShort("The server stopped before the answer was complete.")
         # What runs has ended once its thread says so: its last step may still complete it.
         over = running if threading.current_thread() is self._thread else []
@@ -235,7 +244,7 @@ class Engine:
     def _warm_up(self, runner: Runner) -> None:
         """Answer once before anybody is let in: a first pass is slow, and shows what is broken."""
         request = Request(tuple(build_messages("Hi")), SamplingParams(max_new_tokens=2))
-        sequence = self._new_sequence(runner, request, perf_counter())
+        sequence = self._new_sequence(runner.llm, request, perf_counter())
         try:
             (logits,) = runner.prefill([sequence])
             assert logits is not None  # there was no limit

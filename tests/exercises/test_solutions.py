@@ -21,8 +21,8 @@ TAUGHT = {
     "decoding": 5, "memory": 5, "sequence": 5, "detokenize": 6, "sse": 6, "answer": 7, "api": 7,
     "background": 7, "engine": 7, "reading": 7, "schemas": 7, "serving": 7, "steps": 7,
     "forward_pass": 8, "layers": 8, "linear": 8, "slot_runner": 8, "slots": 8, "transformer": 8,
-    "batch": 9, "load": 9, "load_client": 9, "load_plan": 9, "load_report": 9, "percentile": 9, "runners": 9,
-    "schedule": 9, "timeline": 9,
+    "batch": 9, "load": 9, "load_client": 9, "load_plan": 9, "load_report": 9, "percentile": 9,
+    "runners": 9, "schedule": 9, "timeline": 9,
 }  # fmt: skip
 
 tasks = pytest.mark.parametrize("task", TASKS, ids=lambda t: t.name)

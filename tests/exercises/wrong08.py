@@ -274,6 +274,11 @@ def frequencies_backwards(head_dim, theta):
     return (theta ** (-torch.arange(0, head_dim, 2) / head_dim)).flip(0)
 
 
+@wrong("frequencies", "no whole numbers")
+def frequencies_in_float64(head_dim, theta):
+    return theta ** (-torch.arange(0, head_dim, 2).double() / head_dim)
+
+
 @wrong("frequencies", "cut to whole numbers")
 def frequencies_cut(head_dim, theta):
     return (theta ** (-torch.arange(0, head_dim, 2) / head_dim)).floor()
@@ -404,6 +409,21 @@ def rotate_neighbours(x, positions, theta):
     sin = (positions[:, None] * speeds_of(x, theta)).sin()[:, None]
     a, b = x[..., ::2], x[..., 1::2]
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+
+@wrong("rotate", "stack the two halves")
+def rotate_stacks(x, positions, theta):
+    return torch.stack(turned(x, positions, speeds_of(x, theta)).chunk(2, -1), -1)
+
+
+@wrong("rotate", "from an a that is turned already")
+def rotate_overwrites(x, positions, theta):
+    x, half = x.clone(), x.shape[-1] // 2
+    angles = (positions[:, None] * speeds_of(x, theta))[:, None]
+    a, b = x[..., :half], x[..., half:]
+    x[..., :half] = a * angles.cos() - b * angles.sin()
+    x[..., half:] = a * angles.sin() + b * angles.cos()
+    return x
 
 
 @wrong("rotate", "too slow")
@@ -762,6 +782,11 @@ def places_of_narrow_slots(slots, positions, kv_heads, length):
 def places_head_by_head(slots, positions, kv_heads, length):
     heads = slots * kv_heads + torch.arange(kv_heads)[:, None]
     return (heads * length + positions).flatten()
+
+
+@wrong("kv_places", "from kv_heads and length")
+def places_with_numbers_written_in(slots, positions, kv_heads, length):
+    return places(slots, positions, lambda s, p: [20 * s + 10 * h + p for h in range(kv_heads)])
 
 
 @wrong("kv_places", r"\[3, 2\]")

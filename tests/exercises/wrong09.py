@@ -413,6 +413,11 @@ def linear(values, q):
     return below + (above - below) * (rank - math.floor(rank))
 
 
+@wrong("percentile", "falling")
+def percentile_from_the_top(values, q):
+    return linear(values, 100 - q)
+
+
 @wrong("percentile", "raise ValueError")
 def percentile_of_nothing_is_zero(values, q):
     return linear(values, q) if values else 0.0
@@ -533,3 +538,8 @@ def timetable_without_a_counter(callers, slots, steps):
 @right("timetable")
 def timetable_counted_anew(callers, slots, steps):
     return play(callers, slots, steps, lambda gone, running: sum(n in gone for n in running))
+
+
+@wrong("timetable", "two leave at once")
+def timetable_gives_back_one_slot_a_step(callers, slots, steps):
+    return play(callers, slots, steps, lambda gone, running: bool(set(gone) & set(running)))

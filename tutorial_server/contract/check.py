@@ -40,9 +40,14 @@ class Result:
         if self.outcome == "passed":
             return f"{first}: {self.expects}"
         if self.outcome == "skipped":
-            return f"{first}: {self.came}"
-        lines = (("expected", self.expects), ("came", self.came), ("to do", self.todo))
+            return f"{first}: {_shown(self.came)}"
+        lines = (("expected", self.expects), ("came", _shown(self.came)), ("to do", self.todo))
         return "\n".join([first.upper(), *(f"    {label:9} {text}" for label, text in lines)])
+
+
+def _shown(words: str) -> str:
+    """Write what a terminal would obey, as other than text: a server may have said it."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in words)
 
 
 def check(group: str, expects: str, todo: str) -> Callable[[Callable[[Client], None]], Check]:

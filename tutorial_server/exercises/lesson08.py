@@ -1,5 +1,6 @@
 """Cases of lesson 08: the parts of a layer, rows of different age, and places in a cache."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -298,7 +299,7 @@ GATE = Task(
 def _frequencies_type(fn: Any) -> None:
     got = fn(8, 16.0)
     instance(got, Tensor, "a tensor of D / 2 numbers")
-    hint = "radians are no whole numbers, so the result is float32."
+    hint = "Return float32, as a model's own: no whole numbers, and no float64 either."
     has_dtype(got, "frequencies", torch.float32, hint)
 
 
@@ -398,8 +399,12 @@ MEET = "Your cosines have a row a token and meet the heads. Put a dimension betw
 def _rotate_shape(fn: Any) -> None:
     x = _random(3, 2, 4)
     general = "Every number of x turns into another one, so the result has x's shape."
-    known = (lambda t: t.dim() > 3 or t.shape[1:2] != (2,), MEET)
-    has_shape(fn(x, torch.tensor([0, 1, 2]), 100.0), "the result", [3, 2, 4], general, known)
+    stacked = "You stack the two halves, a dimension more. Join them as they were: torch.cat."
+    known = [
+        (lambda t: list(t.shape) == [3, 2, 2, 2], stacked),
+        (lambda t: t.dim() > 3 or t.shape[1:2] != (2,), MEET),
+    ]
+    has_shape(fn(x, torch.tensor([0, 1, 2]), 100.0), "the result", [3, 2, 4], general, *known)
 
 
 def _rotate_rows(fn: Any) -> None:
@@ -509,6 +514,11 @@ ROTATE = Task(
             (
                 _turned(ONE_PAIR, AT_ONE, [0.01]),
                 "Your first pair has the exponent of the second. The first turns by 1 radian.",
+            ),
+            (
+                [[[math.cos(1), math.cos(1) * math.sin(1)]]],
+                "Your b is worked out from an a that is turned already: you write into the tensor "
+                "from which a was cut. Work both out first, then join them.",
             ),
             atol=1e-4,
         ),
@@ -842,7 +852,10 @@ def _places_whole(fn: Any) -> None:
     flat = cache.clone().view(-1, 4).index_copy_(0, got, new.view(-1, 4)).view_as(cache)
     expected = cache.clone()
     expected[slots, :, positions] = new
-    hint = "A prompt of three tokens and two single ones: keys lie where nobody looks for them."
+    hint = (
+        "Keys lie where nobody looks for them. Here a slot has 3 heads of 32 positions: do your "
+        "numbers come from kv_heads and length?"
+    )
     close(flat, expected, "the cache", hint)
 
 

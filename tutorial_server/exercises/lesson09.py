@@ -342,6 +342,7 @@ PERCENTILE = Task(
             [10.0, 20.0, 30.0],
             "percentiles",
             "These three lie on the places 0, 1 and 2: no value has to be made up.",
+            ([30.0, 20.0, 10.0], "Your order is a falling one. q = 0 is the smallest value."),
             (lambda got: got[2] < 30, "q is in per cent, 0 to 100, and the largest value is at "
              "100. Do you take it for a share, or cut the last one off?"),
             atol=1e-9,
@@ -439,8 +440,10 @@ ONE_LEAVES: list[Caller] = [("Anna", 9, 2), ("Ben", 2, None), ("Carl", 1, None)]
 LEAVES_WAITING: list[Caller] = [
     ("Anna", 3, None), ("Ben", 5, 1), ("Carl", 5, 2), ("Dora", 2, None), ("Emil", 2, None)
 ]  # fmt: skip
-MANY_LEAVE: list[Caller] = [(name, 4, step) for step, name in enumerate("ABCDEF", 1)]
-MANY_LEAVE += [("G", 2, None), ("H", 2, None)]
+MANY_LEAVE: list[Caller] = [
+    ("A", 4, 1), ("B", 4, 2), ("C", 4, 3), ("D", 4, 3), ("E", 4, 5), ("F", 4, 6),
+    ("G", 2, None), ("H", 2, None),
+]  # fmt: skip
 AFTER_ITS_END: list[Caller] = [("Anna", 1, 2), ("Ben", 2, None), ("Carl", 2, None)]
 
 
@@ -523,11 +526,11 @@ TIMETABLE = Task(
         ),
         _plays(
             "whole",
-            "six leave one after the other, two slots",
+            "six leave, two of them at once, and there are two slots",
             MANY_LEAVE,
             2,
-            "Every step one leaves, some of them while waiting. As long as somebody is waiting, "
-            "both slots are in use.",
+            "Before step 3 two leave at once, and both give their slot back. As long as somebody "
+            "is waiting, both slots are in use.",
         ),
     ),
 )
