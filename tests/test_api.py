@@ -637,7 +637,13 @@ def test_a_prompt_that_cannot_be_rendered_is_a_500_in_json(path: str) -> None:
 # What is written where.
 
 
-def test_prompts_and_answers_are_not_logged(server: Server, caplog: Any) -> None:
+def test_prompts_and_answers_are_not_logged(
+    server: Server, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("uvicorn", "uvicorn.access"):  # another uvicorn of this process may have set them
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+        caplog.set_level(logging.INFO, logger=name)
     caplog.set_level(logging.INFO)
     text = server.generate(SECRET, token_limit=20, system=SECRET, stop=[SECRET])["text"]
     server.stream(SECRET, token_limit=20)

@@ -348,7 +348,7 @@ def test_asynchronous_clients_are_answered_side_by_side(server: Server) -> None:
 def test_closing_a_stream_frees_its_place(closed: tuple[Server, GatedRunner]) -> None:
     here, runner = closed
     stream = client(here).chat.completions.create(
-        model="tiny-llama", messages=HELLO, stream=True, max_tokens=300
+        model="tiny-llama", messages=HELLO, stream=True, max_tokens=300, temperature=0
     )
     runner.allow(3)
     assert next(iter(stream)).choices[0].delta.role == "assistant"
@@ -367,7 +367,7 @@ def test_a_client_that_leaves_frees_its_place(
     closed: tuple[Server, GatedRunner], stream: bool, how: str
 ) -> None:
     here, runner = closed
-    body = {"messages": HELLO, "stream": stream, "max_tokens": 300}
+    body = {"messages": HELLO, "stream": stream, "max_tokens": 300, "temperature": 0}
     connection = here.connect()
     connection.sendall(request_bytes("POST", PATH, body))
     runner.allow(3)
@@ -387,12 +387,12 @@ def test_a_failure_in_mid_stream_is_said(closed: tuple[Server, GatedRunner]) -> 
     got = []
     with pytest.raises(openai.APIError, match="failed while answering"):
         for chunk in client(here).chat.completions.create(
-            model="tiny-llama", messages=HELLO, stream=True, max_tokens=9
+            model="tiny-llama", messages=HELLO, stream=True, max_tokens=9, temperature=0
         ):
             got.append(chunk)
     assert got[0].choices[0].delta.role == "assistant"
     runner.fail_at = runner.begun + 2
-    found = events(here.post(PATH, messages=HELLO, stream=True, max_tokens=9).body)
+    found = events(here.post(PATH, messages=HELLO, stream=True, max_tokens=9, temperature=0).body)
     assert "[DONE]" not in [data for _, data in found]
     name, last = found[-1]
     assert name == "message", "OpenAI's clients pass over events that have names"
