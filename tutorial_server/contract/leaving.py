@@ -13,7 +13,7 @@ GROUP = "leaving"
 LIMITS = (2000, 450, 100)  # tokens; the first that fits the model's context
 SOON_SECONDS = 2.0  # or four times what the request takes alone
 SHORT: dict[str, Any] = {"prompt": "Say hello.", "token_limit": 4}
-TODO = (
+ADVICE = (
     "Wait for the client's leaving beside the answer (http.disconnect on receive()), "
     "and take the request out of the engine then."
 )
@@ -22,7 +22,7 @@ TODO = (
 @check(
     GROUP,
     "A client that leaves in mid-stream stops the work: the next request is answered soon.",
-    TODO,
+    ADVICE,
 )
 def left_stream(client: Client) -> None:
     """Leave after the first piece."""
@@ -32,7 +32,7 @@ def left_stream(client: Client) -> None:
 @check(
     GROUP,
     "A client that leaves /generate stops the work: the next request is answered soon.",
-    TODO,
+    ADVICE,
 )
 def left_generate(client: Client) -> None:
     """Leave while the answer is being made."""

@@ -31,7 +31,7 @@ BODIES: dict[str, tuple[str, bytes]] = {
     "infinite": ("a number too large for a float", b'{"prompt": "hello", "temperature": 1e999}'),
     "half_a_surrogate": ("half a surrogate pair", b'{"prompt": "hello \\ud800"}'),
 }
-TODO = (
+ADVICE = (
     "Validate the body before the response begins, and answer 422 with a list of what is "
     "wrong: type, loc and msg each."
 )
@@ -45,7 +45,7 @@ def _refused(name: str, what: str, body: bytes) -> Check:
                 raise Unmet(f"{route}: {fault}")
 
     expects = f"{what[0].upper()}{what[1:]} is refused: 422, `detail` lists type, loc and msg."
-    return Check(f"refuses-{name.replace('_', '-')}", GROUP, expects, TODO, run)
+    return Check(f"refuses-{name.replace('_', '-')}", GROUP, expects, ADVICE, run)
 
 
 def _is_no_refusal(reply: Reply) -> str:
