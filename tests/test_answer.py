@@ -46,7 +46,7 @@ def test_pieces_come_in_order_and_wake_the_loop() -> None:
 def test_what_was_put_before_a_failure_comes_first() -> None:
     async def work() -> None:
         answer = Answer(new_sequence(), lambda: None)
-        from_a_thread((answer.put, "a"), (answer.fail, "It broke."))
+        from_a_thread((answer.put, "a"), (answer.fail, GenerationFailed("It broke.")))
         seen = []
         with pytest.raises(GenerationFailed, match=r"^It broke\.$"):
             async for piece in answer:
@@ -59,7 +59,7 @@ def test_what_was_put_before_a_failure_comes_first() -> None:
 def test_the_first_end_counts() -> None:
     async def work() -> None:
         answer = Answer(new_sequence(), lambda: None)
-        from_a_thread((answer.fail, "Stopped."), (answer.put, "late"), (answer.finish,))
+        from_a_thread((answer.fail, GenerationFailed("Stopped.")), (answer.put, "late"), (answer.finish,))
         with pytest.raises(GenerationFailed, match="Stopped"):
             await answer.finished()
 
@@ -105,7 +105,7 @@ def test_a_closed_loop_is_nobody_waiting() -> None:
 
     answer = asyncio.run(make())
     answer.put("a")
-    answer.fail("late")
+    answer.fail(GenerationFailed("late"))
     answer.finish()
     assert answer.sequence.finish_reason is None
 
