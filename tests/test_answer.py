@@ -59,7 +59,9 @@ def test_what_was_put_before_a_failure_comes_first() -> None:
 def test_the_first_end_counts() -> None:
     async def work() -> None:
         answer = Answer(new_sequence(), lambda: None)
-        from_a_thread((answer.fail, GenerationFailed("Stopped.")), (answer.put, "late"), (answer.finish,))
+        from_a_thread(
+            (answer.fail, GenerationFailed("Stopped.")), (answer.put, "late"), (answer.finish,)
+        )
         with pytest.raises(GenerationFailed, match="Stopped"):
             await answer.finished()
 

@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import signal
+import time
 from pathlib import Path
 
 import httpx
@@ -12,6 +14,7 @@ from canned import HEAD, canned
 from tiny import save_tiny, tiny_llama
 
 from tutorial_server import bench_many as module
+from tutorial_server import server_process as server_process_module
 from tutorial_server.bench_many import PROMPTS, bench_many, measure_many
 from tutorial_server.bench_many_report import FirstToken, ManyReport, Speeds, summary, table
 from tutorial_server.config import Settings
@@ -103,6 +106,18 @@ def test_a_real_run_and_a_server_that_goes(tmp_path: Path, monkeypatch: pytest.M
     assert report.prefill_ms is not None
     assert report.ttft_ms > report.prefill_ms > 0
     assert json.loads(json.dumps(vars(report)))["model"] == llm.name
+
+
+def test_a_sigterm_ends_the_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_process_module, "_wait_until_ready", lambda process, log: "here")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended, server_process(Settings(device="cpu")):
+        assert children() == 1
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert ended.value.code == 143
+    assert children() == 0
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def children() -> int:

@@ -3,6 +3,7 @@
 import platform
 
 import torch
+from pydantic import SecretStr
 from tiny import save_tiny
 
 from tutorial_server.config import Settings
@@ -94,5 +95,8 @@ def test_the_limits_stand_in_one_line(tmp_path):
     (line,) = [line for line in report(settings).splitlines() if line.startswith("limits")]
     assert line == (
         "limits     up to 3 answers at once, 7 waiting, 2.5 s a request, 99 bytes a body, "
-        "11 prompt tokens a step"
+        "11 prompt tokens a step, no key"
     )
+    locked = settings.model_copy(update={"api_key": SecretStr("open-sesame")})
+    assert "11 prompt tokens a step, a key is asked for\n" in report(locked)
+    assert "open-sesame" not in report(locked)

@@ -52,6 +52,18 @@ def test_packed_for_any_number_of_rows(count: int, bias: bool) -> None:
     torch.testing.assert_close(found, layer(rows(count, 50)), atol=1e-5, rtol=1e-5)
 
 
+@needs_packing
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("count", [1, 8, 16, 17, 130])
+def test_packed_takes_up_a_sum(count: int, bias: bool) -> None:
+    (layer,) = projections(33, bias=bias, inputs=50)
+    plus, before = rows(count, 33), rows(count, 33)
+    found = PackedLinear(layer.weight.detach(), layer.bias)(rows(count, 50), plus)
+    wanted = before + layer(rows(count, 50))
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    assert torch.equal(plus, before), "what was added stays as it was"
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_packed_in_half_precision_where_it_can_be(dtype: torch.dtype) -> None:
     (layer,) = projections(9)
@@ -63,7 +75,9 @@ def test_packed_in_half_precision_where_it_can_be(dtype: torch.dtype) -> None:
 
 def test_plain_is_bit_for_bit_the_module() -> None:
     (layer,) = projections(9, bias=True)
-    assert torch.equal(PlainLinear(layer.weight, layer.bias)(rows(5)), layer(rows(5)))
+    plain = PlainLinear(layer.weight, layer.bias)
+    assert torch.equal(plain(rows(5)), layer(rows(5)))
+    assert torch.equal(plain(rows(5), rows(5, 9)), rows(5, 9) + layer(rows(5)))
 
 
 # Is packing to be had?
@@ -85,10 +99,18 @@ def test_operators_that_are_gone_are_not_relied_on(
     assert isinstance(fuse(projections(4)), PlainLinear)
 
 
+@pytest.mark.parametrize("wrong", ["product", "sum"])
 def test_operators_that_are_wrong_are_not_relied_on(
-    asks_anew: None, monkeypatch: pytest.MonkeyPatch
+    wrong: str, asks_anew: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PackedLinear, "__call__", lambda self, x: torch.zeros(3, 7))
+    right = PackedLinear.__call__
+
+    def call(self: PackedLinear, x: torch.Tensor, plus: torch.Tensor | None = None) -> torch.Tensor:
+        if (wrong == "sum") is (plus is None):
+            return right(self, x, plus)
+        return torch.zeros(3, 7)
+
+    monkeypatch.setattr(PackedLinear, "__call__", call)
     assert not can_pack(CPU, torch.float32)
     assert isinstance(fuse(projections(4)), PlainLinear)
 

@@ -26,6 +26,7 @@ from server import (
 )
 from tiny import tiny_llama
 
+from tutorial_server import serving
 from tutorial_server.api import create_app
 from tutorial_server.config import Settings
 from tutorial_server.errors import NotReady
@@ -122,6 +123,53 @@ def test_a_client_that_does_not_send_its_body_holds_nobody_up() -> None:
         server.uvicorn.should_exit = True
         thread.join(3)
         assert not thread.is_alive()
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 0.5)
+    with leaving(grace=1) as (server, runner, _thread):
+        running = server.open_stream(token_limit=2)
+        runner.wait_begun(1)
+        silent, half, second = [server.connect() for _ in range(3)]
+        half.sendall(b"POST /generate HTTP/1.1\r\nHost: local")
+        second.sendall(request_bytes("GET", "/health"))
+        assert read_reply(second).status == 200
+        second.sendall(b"GET /hea")  # from here on uvicorn itself sets no limit
+        for connection in (silent, half, second):
+            connection.settimeout(5)
+            assert connection.recv(1) == b"", "closed, without a word"
+            connection.close()
+        runner.open()
+        assert events(read_reply(running).body)[-1] == ("message", "[DONE]")
+
+
+def access(method: str, path: str, status: int) -> logging.LogRecord:
+    arguments = ("127.0.0.1:5000", method, path, "1.1", status)
+    return logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "%s %s", arguments, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "logged"),
+    [
+        ("GET", "/metrics", 200, False),
+        ("GET", "/ready", 200, False),
+        ("GET", "/health", 200, False),
+        ("GET", "/health", 503, True),
+        ("GET", "/metrics", 401, True),
+        ("POST", "/metrics", 405, True),
+        ("GET", "/", 200, True),
+        ("POST", "/generate", 200, True),
+    ],
+)
+def test_polls_that_go_well_are_not_logged(
+    method: str, path: str, status: int, logged: bool
+) -> None:
+    assert serving.is_worth_a_line(access(method, path, status)) is logged
+
+
+def test_another_line_of_the_access_log_is_kept() -> None:
+    record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "hello", None, None)
+    assert serving.is_worth_a_line(record)
 
 
 def test_an_engine_that_drains_takes_nobody_in() -> None:

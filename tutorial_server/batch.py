@@ -109,11 +109,13 @@ class Batch:
                 else:
                     self._break_off(answer, error)
             return
-        for answer, logits in pairs:
-            if logits is not None:
-                self._accept(answer, logits)
+        # Told afterwards: the first `put` wakes the event loop, which then wants the GIL too.
+        pieces = [self._accept(answer, logits) for answer, logits in pairs if logits is not None]
+        for answer, piece in filter(None, pieces):
+            self._tell(answer, piece)
 
-    def _accept(self, answer: Answer, logits: Tensor) -> None:
+    def _accept(self, answer: Answer, logits: Tensor) -> tuple[Answer, str] | None:
+        """Choose an answer's next token, and give the text that it makes certain."""
         if answer in self.reading:
             self.writing.append(answer)  # first: another thread must find everybody
             self.reading.remove(answer)
@@ -121,8 +123,12 @@ class Batch:
             piece = answer.sequence.accept(logits)
         except Exception as error:
             self._break_off(answer, error)
-            return
+            return None
         self._observer.stepped(answer.sequence)
+        return answer, piece
+
+    def _tell(self, answer: Answer, piece: str) -> None:
+        """Pass a piece on, and let an answer go that is finished."""
         if piece:
             answer.put(piece)
         if answer.sequence.finish_reason:

@@ -124,7 +124,8 @@ def _limits(settings: Settings) -> str:
     return (
         f"up to {settings.max_running} answers at once, {settings.max_waiting} waiting, "
         f"{settings.request_seconds:g} s a request, {settings.max_body_bytes} bytes a body, "
-        f"{settings.prefill_chunk} prompt tokens a step"
+        f"{settings.prefill_chunk} prompt tokens a step, "
+        f"{'a key is asked for' if settings.api_key else 'no key'}"
     )
 
 

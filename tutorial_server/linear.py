@@ -1,14 +1,21 @@
 """Matrix products with a model's weights, laid out so that a few rows at a time are fast."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
-Linear = Callable[[Tensor], Tensor]  # [N, in] → [N, out]
 ROWS = 8  # the layout is chosen for about so many rows, and serves any number
+
+
+class Linear(Protocol):
+    """A product with weights, and with `plus` a sum too, which the product's kernel may take up."""
+
+    def __call__(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """`x [N, in]`, `plus [N, out]` → `[N, out]`."""
 
 
 class PackedLinear:
@@ -23,12 +30,16 @@ class PackedLinear:
         self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS)
         self._bias = bias
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """`x [N, in]` → `[N, out]`."""
-        N = len(x)
-        x = pad(x, (0, 0, 0, padded(N) - N))
-        y = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
-        return y[:N]  # [N, out]
+    def __call__(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """`x [N, in]`, `plus [N, out]` → `[N, out]`."""
+        product = torch.ops.mkldnn._linear_pointwise
+        if more := padded(len(x)) - len(x):
+            wide = pad(x, (0, 0, 0, more))
+            y = product(wide, self._packed, self._bias, "none", [], "")[:-more]  # [N, out]
+            return y if plus is None else plus + y
+        if plus is None:
+            return product(x, self._packed, self._bias, "none", [], "")
+        return product.binary(x, plus, self._packed, self._bias, "add")
 
 
 def padded(rows: int) -> int:
@@ -48,9 +59,10 @@ class PlainLinear:
         self.weight = weight
         self.bias = bias
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """`x [N, in]` → `[N, out]`."""
-        return linear(x, self.weight, self.bias)
+    def __call__(self, x: Tensor, plus: Tensor | None = None) -> Tensor:
+        """`x [N, in]`, `plus [N, out]` → `[N, out]`."""
+        y = linear(x, self.weight, self.bias)
+        return y if plus is None else plus + y
 
 
 def fuse(modules: Sequence[nn.Linear], rows: int | None = None, pack: bool = True) -> Linear:
@@ -83,10 +95,12 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
     x = torch.linspace(-1, 1, 15).view(3, 5).to(dtype)
     weight = torch.linspace(2, -1, 35).view(7, 5).to(dtype)
     bias = torch.linspace(0, 1, 7).to(dtype)
+    plus = torch.linspace(3, 1, 21).view(3, 7).to(dtype)
     try:
-        packed = PackedLinear(weight, bias)(x)  # [3, 7]
+        packed = PackedLinear(weight, bias)
+        found = torch.stack((packed(x), packed(x, plus)))  # [2, 3, 7]
     except (AttributeError, RuntimeError):
         return False
-    return torch.allclose(
-        packed, linear(x, weight, bias), atol=1e-2 if dtype.itemsize < 4 else 1e-5
-    )
+    plain = linear(x, weight, bias)
+    atol = 1e-2 if dtype.itemsize < 4 else 1e-5
+    return torch.allclose(found, torch.stack((plain, plus + plain)), atol=atol)

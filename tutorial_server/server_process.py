@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,8 @@ def server_process(settings: Settings) -> Iterator[str]:
     """Run `tutorial-server serve` on a free port of this machine; gives its address.
 
     It has the model and the room for it of `settings`, and defaults for everything else.
-    It is ready when the block begins, and ended when the block does, however that ends.
+    It is ready when the block begins, and ended when the block does, however that ends: a
+    SIGTERM meanwhile ends the block too.
     Raises TutorialServerError where it does not start, in the server's own words.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -38,10 +40,12 @@ def server_process(settings: Settings) -> Iterator[str]:
             env={name: value for name, value in os.environ.items() if PREFIX not in name},
             start_new_session=True,  # Ctrl-C reaches us alone, and we end it
         )
+        before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         try:
             yield _wait_until_ready(process, log)
         finally:
             _end(process)
+            signal.signal(signal.SIGTERM, before)
 
 
 def _flags(settings: Settings) -> list[str]:

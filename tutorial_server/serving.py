@@ -5,7 +5,9 @@ import logging
 import math
 import os
 import socket
+from time import monotonic
 from types import FrameType
+from weakref import WeakKeyDictionary
 
 import uvicorn
 
@@ -19,6 +21,14 @@ from .steps import Steps
 HANG_UP_SECONDS = 0.5  # for last events to reach their clients
 LINGER_SECONDS = 0.1  # for who has connected before the port closed to send a request
 POLL_SECONDS = 0.02
+SILENT_SECONDS = 30.0  # for a connection to send a request's head
+QUIET_PATHS = ("/metrics", "/ready", "/health")  # asked again and again by pages and dashboards
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Keep polls that went well out of the access log, where they would hide the requests."""
+    _, method, path, _, status = record.args or (None,) * 5  # as uvicorn gives them
+    return not (method == "GET" and path in QUIET_PATHS and status == 200)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -55,12 +65,31 @@ class PatientServer(uvicorn.Server):
         super().__init__(config)
         self._engine = engine
         self._grace = grace
+        self._silent_since: WeakKeyDictionary[asyncio.Protocol, float] = WeakKeyDictionary()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to shut down; who presses Ctrl-C again does not want to wait."""
         if self.should_exit:
             os._exit(128 + sig)
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what uvicorn does ten times a second; once a second, look who says nothing."""
+        if counter % 10 == 0:
+            self._close_silent(monotonic())
+        return await super().on_tick(counter)
+
+    def _close_silent(self, now: float) -> None:
+        """Close connections that have been open for long without a whole request's head.
+
+        uvicorn limits how long one stays open after an answer, until the next byte comes.
+        """
+        for connection in list(self.server_state.connections):
+            cycle = getattr(connection, "cycle", None)  # a request and its answer
+            if cycle is not None and not cycle.response_complete:
+                self._silent_since.pop(connection, None)
+            elif now - self._silent_since.setdefault(connection, now) > SILENT_SECONDS:
+                connection.transport.close()
 
     async def main_loop(self) -> None:
         """Serve until told to stop, then until nobody is left or the grace is over."""
@@ -117,7 +146,9 @@ def serve(settings: Settings, mine: bool = False) -> int:
     warn_if_open(settings)
     app = create_app(settings, steps)
     engine = app.state.engine
-    server = PatientServer(uvicorn.Config(app), engine, settings.shutdown_seconds)
+    config = uvicorn.Config(app)
+    logging.getLogger("uvicorn.access").addFilter(is_worth_a_line)
+    server = PatientServer(config, engine, settings.shutdown_seconds)
     engine.on_stopped = lambda: setattr(server, "should_exit", True)
     print(f"Listening on {_url(listener)} while the model loads.", flush=True)
     try:

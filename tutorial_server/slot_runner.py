@@ -143,6 +143,8 @@ class SlotRunner:
         order = sorted(range(len(chunks)), key=lambda row: chunks[row].slot)
         work = ForwardPass.over([chunks[row] for row in order], self.cache.keys)
         logits = self.model.forward(work, self.cache)  # [B, V]
+        if order == sorted(order):
+            return logits
         return logits[sorted(range(len(order)), key=order.__getitem__)]  # [B, V]
 
 

@@ -114,8 +114,10 @@ class Transformer:
         turn = self._turn(work.positions)
         x = embedding(work.token_ids, self._embeddings)  # [N, E]
         for layer, keys, values in zip(self.layers, cache.keys, cache.values, strict=True):
-            x = x + self._attention(x, layer, keys, values, work, turn)
-            x = x + layer.down(gate(layer.gate_up(self._normed(x, layer.mlp_norm))))
+            attended = self._attention(x, layer, keys, values, work, turn)  # [N, H × D]
+            x = layer.out(attended, plus=x)
+            opened = gate(layer.gate_up(self._normed(x, layer.mlp_norm)))  # [N, M]
+            x = layer.down(opened, plus=x)
         return self._head(self._normed(x[work.last], self._norm))  # [B, V]
 
     def _attention(
@@ -127,7 +129,7 @@ class Transformer:
         work: ForwardPass,
         turn: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """`x [N, E]`, a layer's `keys, values [slots, K, S, D]` → `[N, E]`."""
+        """`x [N, E]`, a layer's `keys, values [slots, K, S, D]` → `[N, H × D]`."""
         N, H, K, D = x.shape[0], self.H, self.K, self.D
         heads = layer.qkv(self._normed(x, layer.attention_norm)).view(N, H + 2 * K, D)
         qk, v = heads.split((H + K, K), dim=1)  # [N, H + K, D], [N, K, D]
@@ -138,7 +140,7 @@ class Transformer:
         values.view(-1, D).index_copy_(0, work.places, v.reshape(-1, D))
         seen = [self._attend(q[span.tokens], keys, values, span) for span in work.spans]
         attended = seen[0] if len(seen) == 1 else torch.cat(seen)  # [N, H, D]
-        return layer.out(attended.reshape(N, H * D))  # [N, E]
+        return attended.reshape(N, H * D)
 
     def _attend(self, q: Tensor, keys: Tensor, values: Tensor, span: Span) -> Tensor:
         keys = keys[span.slots, :, : span.longest]  # [B, K, S, D]
