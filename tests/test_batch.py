@@ -221,6 +221,107 @@ def test_running_answers_get_a_token_between_chunks() -> None:
     in_loop(work)
 
 
+class MixedRecorder(Recorder):
+    """A runner whose pass may hold both, as the slots' own does."""
+
+    def step(self, reading: Any, writing: Any, limit: int | None = None) -> Any:
+        self._note("step", [*reading, *writing])
+        return self.inner.step(reading, writing, limit)
+
+
+def mixed_slots(count: int = 4) -> MixedRecorder:
+    return MixedRecorder(slot_runner(endless(tiny_llama()), count, 512))
+
+
+def test_prompts_are_read_in_the_pass_that_writes_where_the_runner_can() -> None:
+    """A token for everyone who writes, and the rest of the chunk for prompts."""
+
+    def work() -> None:
+        runner = mixed_slots()
+        batch = Batch(runner, CHUNK)
+        writers = [answer(runner, 5, tokens=100), answer(runner, 6, tokens=100)]
+        for writer in writers:
+            batch.add(writer)
+        batch.step()
+        assert runner.passes == [
+            (kind, [writer.sequence for writer in writers]) for kind in ("prefill", "decode")
+        ], "nobody writes yet in the beginning"
+        long = answer(runner, 3 * (CHUNK - 2) + 1)
+        batch.add(long)
+        for step in range(1, 4):
+            runner.passes.clear()
+            written = [len(writer.sequence.token_ids) for writer in writers]
+            batch.step()
+            assert runner.passes == [("step", [s.sequence for s in (long, *writers)])]
+            assert long.sequence.prompt_read == (CHUNK - 2) * step
+            assert [len(w.sequence.token_ids) for w in writers] == [n + 1 for n in written]
+        batch.step()
+        assert (batch.reading, batch.writing) == ([], [*writers, long])
+        assert len(long.sequence.token_ids) == 1
+        batch.step()
+        assert runner.passes[-1] == ("decode", [s.sequence for s in (*writers, long)])
+        for one in (*writers, long):
+            assert one.sequence.token_ids == alone(one.sequence)
+
+    in_loop(work)
+
+
+def test_a_chunk_that_is_full_of_writers_still_reads_on() -> None:
+    def work() -> None:
+        runner = mixed_slots()
+        batch = Batch(runner, 2)
+        writers = [answer(runner, 2, tokens=50) for _ in range(3)]
+        for writer in writers:
+            batch.add(writer)
+        while batch.reading:
+            batch.step()
+        late = answer(runner, 4, tokens=2)
+        batch.add(late)
+        for read in range(1, 5):
+            batch.step()
+            assert late.sequence.prompt_read == read
+        assert late.sequence.token_ids == alone(late.sequence)
+
+    in_loop(work)
+
+
+@pytest.mark.parametrize("other", ["nothing else", "prefill", "decode"])
+def test_a_mixed_pass_that_fails_is_done_apart(
+    other: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who is hurt is who breaks a pass that holds but one kind."""
+
+    def work() -> Any:
+        runner = mixed_slots()
+        batch = Batch(runner, CHUNK)
+        writer, reader = answer(runner, 5), answer(runner, 40)
+        batch.add(writer)
+        batch.step()
+        batch.add(reader)
+        runner.fails = lambda kind, rows: kind in ("step", other)
+        batch.step()
+        runner.fails = lambda kind, rows: False
+        run_all(batch)
+        assert runner.inner.cache.free == 4
+
+        async def check() -> None:
+            hurt = [await failed(one) for one in (writer, reader)]
+            assert hurt == [other == "decode", other == "prefill"]
+            for one, is_hurt in zip((writer, reader), hurt, strict=True):
+                if not is_hurt:
+                    assert len(one.result.token_ids) == 20
+                    assert one.result.token_ids == alone(one.sequence)
+
+        return check
+
+    in_loop(work)
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warnings == [
+        "a pass failed (RuntimeError('the device fell off the bus')); "
+        "prompts and answers are run apart"
+    ]
+
+
 def test_who_is_alone_reads_more_at_once() -> None:
     def work() -> None:
         runner = slots()

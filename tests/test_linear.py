@@ -177,14 +177,25 @@ def test_a_model_opened_plainly_still_runs_as_theirs_does(plain: None, kind: str
 
 @pytest.mark.parametrize(
     ("count", "wanted"),
-    [(1, 1), (7, 7), (16, 16), (17, 32), (128, 128), (129, 192), (512, 512), (513, 1024)],
+    [
+        (1, 1),
+        (7, 7),
+        (16, 16),
+        (17, 24),
+        (64, 64),
+        (65, 80),
+        (128, 128),
+        (129, 192),
+        (512, 512),
+        (513, 1024),
+    ],
 )
 def test_few_numbers_of_rows_ever_reach_the_kernels(count: int, wanted: int) -> None:
     assert padded(count) == wanted
 
 
 def test_no_prompt_needs_a_kernel_of_its_own() -> None:
-    assert len({padded(count) for count in range(1, 4097)}) == 36
+    assert len({padded(count) for count in range(1, 4097)}) == 39
 
 
 @needs_packing

@@ -106,6 +106,35 @@ def test_a_prompt_read_while_others_write(llm: LLM) -> None:
     write(runner, [late, *sequences])
 
 
+@pytest.mark.parametrize("limit", [None, 13, 9, 4])
+def test_reading_and_writing_in_one_pass(llm: LLM, limit: int | None) -> None:
+    runner = slot_runner(llm, 5)
+    first, gone, second = rows_of(llm, [9, 3, 14])
+    runner.prefill([first, gone, second])
+    runner.release(gone)  # so that the next prompt stands between those who write
+    short, long = rows_of(llm, [6, 7])
+    passes = []
+    forward = runner.model.forward
+    runner.model.forward = lambda *args: (passes.append(1), forward(*args))[1]  # type: ignore
+    first.token_ids, second.token_ids = [4], [5]
+    read, written = runner.step([short, long], [second, first], limit)
+    assert len(passes) == 1
+    assert [s.prompt_read for s in (short, long)] == {
+        None: [6, 7],
+        13: [6, 7],
+        9: [6, 3],
+        4: [4, 0],
+    }[limit]
+    for sequence, logits in zip((short, long), read, strict=True):
+        done = sequence.prompt_read == len(sequence.prompt_ids)
+        assert (logits is not None) == done
+        if logits is not None:
+            assert_close(logits, wanted_logits(llm, sequence))
+    for sequence, logits in zip((second, first), written, strict=True):
+        assert_close(logits[None], wanted_logits(llm, sequence))
+    write(runner, [first, second], 2)
+
+
 def test_an_empty_prompt_is_refused_and_takes_no_slot(llm: LLM) -> None:
     runner = slot_runner(llm)
     other = row(llm, [1, 2])

@@ -10,7 +10,7 @@ from torch import Tensor
 from .answer import Answer
 from .errors import GenerationFailed
 from .observer import Observer
-from .runner import Runner
+from .runner import MixedRunner, Runner
 from .sequence import Sequence
 
 Forward = Callable[[list[Sequence]], Iterable[Tensor | None]]
@@ -37,13 +37,14 @@ def admit(waiting: Lengths[int], free_slots: int, token_budget: int) -> int:
 class Batch:
     """The answers that run: some still read their prompts, the others write.
 
-    A step reads `chunk` prompt tokens at most, then adds one token to everyone who writes:
-    so a long prompt holds nobody up for longer than a chunk takes. Nothing but the engine's
+    A step reads `chunk` prompt tokens at most, and adds one token to everyone who writes: so
+    a long prompt holds nobody up for longer than a chunk takes. Nothing but the engine's
     thread touches it.
     """
 
     def __init__(self, runner: Runner, chunk: int, observer: Observer | None = None):
         self._runner = runner
+        self._mixed = runner if isinstance(runner, MixedRunner) else None
         self._chunk = chunk
         self._observer = observer or Observer()
         self._steps = 0
@@ -69,16 +70,34 @@ class Batch:
         self.reading.append(answer)
 
     def step(self) -> None:
-        """Read some of the prompts, then add one token to every answer that is being written."""
+        """Read some of the prompts, and add one token to every answer that is being written.
+
+        In one pass where the runner can, or else the one after the other.
+        """
         self._steps += 1
-        self._read()
-        self._write()
+        if not (self.reading and self.writing and self._read_and_write()):
+            self._read()
+            self._write()
 
     def drop(self, answer: Answer, error: GenerationFailed) -> None:
         """End an answer that is not complete, and say why."""
         self._retire(answer)
         self._observer.ended(answer.sequence, error)
         answer.fail(error)
+
+    def _read_and_write(self) -> bool:
+        """Do both in one pass. If that fails nothing has happened yet, and each is done apart."""
+        if self._mixed is None:
+            return False
+        reading, writing = self._reading_order(), list(self.writing)
+        budget = max(1, self._chunk - len(writing))  # a row that writes takes one of the tokens
+        try:
+            read, written = self._mixed.step(_sequences(reading), _sequences(writing), budget)
+        except Exception as error:
+            log.warning("a pass failed (%r); prompts and answers are run apart", error)
+            return False
+        self._take([*zip(reading, read, strict=True), *zip(writing, written.split(1), strict=True)])
+        return True
 
     def _read(self) -> None:
         budget = self._chunk if len(self) > 1 else self._chunk * ALONE
@@ -100,7 +119,7 @@ class Batch:
         if not answers:
             return
         try:
-            rows = forward([answer.sequence for answer in answers])  # B × [1, V]
+            rows = forward(_sequences(answers))  # B × [1, V]
             pairs = list(zip(answers, rows, strict=True))
         except Exception as error:
             for answer in answers:
@@ -109,6 +128,10 @@ class Batch:
                 else:
                     self._break_off(answer, error)
             return
+        self._take(pairs)
+
+    def _take(self, pairs: list[tuple[Answer, Tensor | None]]) -> None:
+        """Give answers the logits of their next tokens; None is for a prompt that goes on."""
         # Told afterwards: the first `put` wakes the event loop, which then wants the GIL too.
         pieces = [self._accept(answer, logits) for answer, logits in pairs if logits is not None]
         for answer, piece in filter(None, pieces):
@@ -146,6 +169,10 @@ class Batch:
             if answer in answers:
                 self._runner.release(answer.sequence)  # if it fails, it is still here to be told
                 answers.remove(answer)
+
+
+def _sequences(answers: list[Answer]) -> list[Sequence]:
+    return [answer.sequence for answer in answers]
 
 
 def _unread(answer: Answer) -> int:

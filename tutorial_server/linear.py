@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 ROWS = 8  # the layout is chosen for about so many rows, and serves any number
+STEPS = ((16, 1), (64, 8), (128, 16), (512, 64))  # up to so many rows, in steps of so many
 
 
 class Linear(Protocol):
@@ -48,7 +49,7 @@ def padded(rows: int) -> int:
     oneDNN makes a kernel for each number that it meets and keeps it, half a megabyte at a
     time: were there one for each length of a prompt, memory would grow for hours.
     """
-    step = 1 if rows <= 16 else 16 if rows <= 128 else 64 if rows <= 512 else 512
+    step = next((step for most, step in STEPS if rows <= most), 512)
     return -(-rows // step) * step
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Rows
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -57,6 +57,16 @@ class Runner(Protocol):
 
     def release(self, sequence: Sequence) -> None:
         """Forget a sequence that ended or was left."""
+
+
+@runtime_checkable
+class MixedRunner(Runner, Protocol):
+    """A runner whose pass may hold prompts and answers: the weights are read once for both."""
+
+    def step(
+        self, reading: Rows[Sequence], writing: Rows[Sequence], limit: int | None = None
+    ) -> tuple[list[Tensor | None], Tensor]:
+        """Do what `prefill` does for some and `decode` for others: their logits, `[B, V]`."""
 
 
 class TransformersRunner:

@@ -100,22 +100,31 @@ class SlotRunner:
 
         Gives logits `[1, V]` for a prompt whose last token was read, and None for the others.
         """
-        chunks = []
-        for sequence in sequences:
-            chunk = self._next_chunk(sequence, limit)
-            if limit is not None:
-                limit -= len(chunk.token_ids)
-            chunks.append(chunk)
-        begun = [row for row, chunk in enumerate(chunks) if chunk.token_ids]
-        rows = iter(self._forward([chunks[row] for row in begun]).split(1))  # B × [1, V]
-        return [
-            self._has_read(sequence, chunk, next(rows) if chunk.token_ids else None)
-            for sequence, chunk in zip(sequences, chunks, strict=True)
-        ]
+        read, _ = self.step(sequences, (), limit)
+        return read
 
     def decode(self, sequences: Rows[Sequence]) -> Tensor:
         """Run each sequence's latest token: logits `[B, V]` for the next."""
-        return self._forward([_latest(sequence) for sequence in sequences])  # [B, V]
+        _, logits = self.step((), sequences)
+        return logits
+
+    def step(
+        self, reading: Rows[Sequence], writing: Rows[Sequence], limit: int | None = None
+    ) -> tuple[list[Tensor | None], Tensor]:
+        """Read up to `limit` tokens of prompts and run others' latest tokens, all in one pass.
+
+        Where tokens of prompts are read anyway, those of answers cost next to nothing more.
+        Gives what `prefill` and `decode` give. Source: arXiv:2308.16369.
+        """
+        chunks = self._chunks(reading, limit)
+        begun = [chunk for chunk in chunks if chunk.token_ids]
+        logits = self._forward([*begun, *map(_latest, writing)])  # [B, V]
+        rows = iter(logits[: len(begun)].split(1))  # [1, V] each
+        read = [
+            self._has_read(sequence, chunk, next(rows) if chunk.token_ids else None)
+            for sequence, chunk in zip(reading, chunks, strict=True)
+        ]
+        return read, logits[len(begun) :]
 
     def release(self, sequence: Sequence) -> None:
         """Free a sequence's slot for the next."""
@@ -123,6 +132,16 @@ class SlotRunner:
             used = len(sequence.prompt_ids) + len(sequence.token_ids)
             self.cache.give_back(sequence.cache, used)
             sequence.cache = None
+
+    def _chunks(self, sequences: Rows[Sequence], limit: int | None) -> list[Chunk]:
+        """Give the next chunk of each prompt, some of them empty: `limit` tokens in all."""
+        chunks = []
+        for sequence in sequences:
+            chunk = self._next_chunk(sequence, limit)
+            if limit is not None:
+                limit -= len(chunk.token_ids)
+            chunks.append(chunk)
+        return chunks
 
     def _next_chunk(self, sequence: Sequence, limit: int | None) -> Chunk:
         if not sequence.prompt_ids:
