@@ -153,6 +153,7 @@ def access(method: str, path: str, status: int) -> logging.LogRecord:
     [
         ("GET", "/metrics", 200, False),
         ("GET", "/ready", 200, False),
+        ("GET", "/ready", 503, False),
         ("GET", "/health", 200, False),
         ("GET", "/health", 503, True),
         ("GET", "/metrics", 401, True),
@@ -161,7 +162,7 @@ def access(method: str, path: str, status: int) -> logging.LogRecord:
         ("POST", "/generate", 200, True),
     ],
 )
-def test_polls_that_go_well_are_not_logged(
+def test_polls_are_not_logged(
     method: str, path: str, status: int, logged: bool
 ) -> None:
     assert serving.is_worth_a_line(access(method, path, status)) is logged

@@ -1,7 +1,6 @@
 """A server beside other code: in a notebook, in a test."""
 
 import asyncio
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from .serving import PatientServer
+from .serving import PatientServer, bind
 
 START_SECONDS = 30.0
 GRACE_SECONDS = 1.0
@@ -37,7 +36,7 @@ def start_in_background(app: Any) -> BackgroundServer:
     uvicorn has an event loop of its own, on its own thread, so the notebook's stays free.
     Raises RuntimeError where the app does not start.
     """
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bind("127.0.0.1", 0)
     engine = getattr(getattr(app, "state", None), "engine", None)
     engine = engine if hasattr(engine, "drain") else None
     config = uvicorn.Config(app, log_level="warning")

@@ -6,15 +6,13 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Literal
 
 from .answer import Answer
 from .batch import Batch
-from .chat import Message, build_messages, encode_chat
-from .detokenize import StreamDecoder
+from .chat import build_messages
 from .encoders import Encoders
+from .engine_state import EngineState, Status
 from .errors import (
     Busy,
     CutShort,
@@ -23,44 +21,13 @@ from .errors import (
     TookTooLong,
     TutorialServerError,
 )
-from .models import LLM
 from .observer import Observer
+from .request import Request
 from .runner import Runner
 from .sequence import SamplingParams, Sequence
 from .steps import Steps
 
 log = logging.getLogger("tutorial_server")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is asked of the engine: a conversation, and how to answer it.
-
-    `shorten`: where the context has not room for `max_new_tokens`, fewer will do.
-    """
-
-    messages: tuple[Message, ...]
-    params: SamplingParams
-    thinking: bool = False
-    shorten: bool = False
-
-
-Status = Literal["loading", "ready", "stopping", "stopped"]
-
-
-@dataclass(frozen=True)
-class EngineState:
-    """A look at the engine from outside; `error` says why a stopped one cannot be used.
-
-    `cache_usage` is the part of the KV cache that is taken, 0 to 1, where the runner tells.
-    """
-
-    status: Status
-    model: str | None
-    waiting: int
-    running: int
-    error: str | None = None
-    cache_usage: float = 0.0
 
 
 class Engine:
@@ -147,7 +114,7 @@ class Engine:
         characters = sum(len(message["content"]) for message in request.messages)
         try:
             return await self._encoders.run(
-                runner.llm, characters, lambda llm: self._new_sequence(llm, request, arrived)
+                runner.llm, characters, lambda llm: request.to_sequence(llm, self.steps, arrived)
             )
         except (asyncio.CancelledError, RuntimeError):
             self._ready_runner()  # where it has stopped, this says so
@@ -185,23 +152,6 @@ class Engine:
     def _notify(self) -> None:
         with self._wake:
             self._wake.notify()
-
-    def _new_sequence(self, llm: LLM, request: Request, arrived: float) -> Sequence:
-        steps = self.steps
-        ids = encode_chat(llm, request.messages, request.thinking, steps.render_chat)
-        params = request.params
-        if request.shorten:
-            room = max(1, llm.context_length - len(ids))
-            params = replace(params, max_new_tokens=min(params.max_new_tokens, room))
-        decoder = StreamDecoder(llm.tokenizer, params.stop, steps.new_text)
-        return Sequence(
-            llm,
-            ids,
-            params,
-            select=steps.select_next_token,
-            decoder=decoder,
-            arrived=arrived,
-        )
 
     def _abandon_all(self) -> None:
         with self._wake:
@@ -244,7 +194,7 @@ class Engine:
     def _warm_up(self, runner: Runner) -> None:
         """Answer once before anybody is let in: a first pass is slow, and shows what is broken."""
         request = Request(tuple(build_messages("Hi")), SamplingParams(max_new_tokens=2))
-        sequence = self._new_sequence(runner.llm, request, perf_counter())
+        sequence = request.to_sequence(runner.llm, self.steps, perf_counter())
         try:
             (logits,) = runner.prefill([sequence])
             assert logits is not None  # there was no limit

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from .engine import EngineState
+from .engine_state import EngineState
 from .errors import TookTooLong, TutorialServerError
 from .observer import Observer
 from .sequence import Sequence

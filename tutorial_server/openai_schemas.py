@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from .answer import Answer
 from .chat import Message
-from .engine import Request
+from .request import Request
 from .schemas import StopString, Text, Timing
 from .sequence import Completion, SamplingParams
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from .chat import build_messages
-from .engine import Request
+from .request import Request
 from .sequence import Completion, SamplingParams
 
 

@@ -26,9 +26,10 @@ QUIET_PATHS = ("/metrics", "/ready", "/health")  # asked again and again by page
 
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Keep polls that went well out of the access log, where they would hide the requests."""
+    """Keep polls that found nothing new out of the access log: they would hide the requests."""
     _, method, path, _, status = record.args or (None,) * 5  # as uvicorn gives them
-    return not (method == "GET" and path in QUIET_PATHS and status == 200)
+    expected = (200, 503) if path == "/ready" else (200,)
+    return not (method == "GET" and path in QUIET_PATHS and status in expected)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -40,6 +41,9 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address, family=family)
+        # For all connections: asyncio does not set it here, and a small piece would wait for
+        # the client to confirm the one before, up to 40 ms.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, ValueError) as error:  # ValueError: a name that cannot be looked up at all
         reason = str(getattr(error, "strerror", None) or error).partition(" (")[0]
         raise TutorialServerError(
