@@ -108,16 +108,17 @@ def test_a_real_run_and_a_server_that_goes(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(json.dumps(vars(report)))["model"] == llm.name
 
 
-def test_a_sigterm_ends_the_server_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_server_too(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process_module, "_wait_until_ready", lambda process, log: "here")
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(number, signal.default_int_handler)  # whatever it was: not ignored
     with pytest.raises(SystemExit) as ended, server_process(Settings(device="cpu")):
         assert children() == 1
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         time.sleep(5)
-    assert ended.value.code == 143
+    assert ended.value.code == 128 + number
     assert children() == 0
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.signal(number, before) is signal.default_int_handler
 
 
 def children() -> int:

@@ -143,6 +143,17 @@ def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatc
         assert events(read_reply(running).body)[-1] == ("message", "[DONE]")
 
 
+def test_a_connection_that_keeps_asking_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is over long before anybody looks again."""
+    monkeypatch.setattr(serving, "SILENT_SECONDS", 1.5)
+    with leaving(grace=1) as (server, _runner, _thread), server.connect() as connection:
+        end = time.monotonic() + 4
+        while time.monotonic() < end:
+            connection.sendall(request_bytes("GET", "/health"))
+            assert read_reply(connection).status == 200
+            time.sleep(0.3)
+
+
 def access(method: str, path: str, status: int) -> logging.LogRecord:
     arguments = ("127.0.0.1:5000", method, path, "1.1", status)
     return logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "%s %s", arguments, None)
@@ -162,9 +173,7 @@ def access(method: str, path: str, status: int) -> logging.LogRecord:
         ("POST", "/generate", 200, True),
     ],
 )
-def test_polls_are_not_logged(
-    method: str, path: str, status: int, logged: bool
-) -> None:
+def test_polls_are_not_logged(method: str, path: str, status: int, logged: bool) -> None:
     assert serving.is_worth_a_line(access(method, path, status)) is logged
 
 

@@ -103,5 +103,5 @@ def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
     except (AttributeError, RuntimeError):
         return False
     plain = linear(x, weight, bias)
-    atol = 1e-2 if dtype.itemsize < 4 else 1e-5
-    return torch.allclose(found, torch.stack((plain, plus + plain)), atol=atol)
+    close = 1e-2 if dtype.itemsize < 4 else 1e-5  # the kernel may round once where we do twice
+    return torch.allclose(found, torch.stack((plain, plus + plain)), atol=close, rtol=close)

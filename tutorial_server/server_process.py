@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
+from types import FrameType
 from typing import IO
 
 import httpx
@@ -19,6 +20,7 @@ from .errors import TutorialServerError
 PREFIX = "TUTORIAL_SERVER_"
 START_SECONDS = 600.0  # a large model takes its time
 END_SECONDS = 10.0
+SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 LISTENING = re.compile(r"^Listening on (http://\S+)", re.MULTILINE)
 
 
@@ -27,8 +29,8 @@ def server_process(settings: Settings) -> Iterator[str]:
     """Run `tutorial-server serve` on a free port of this machine; gives its address.
 
     It has the model and the room for it of `settings`, and defaults for everything else.
-    It is ready when the block begins, and ended when the block does, however that ends: a
-    SIGTERM meanwhile ends the block too.
+    It is ready when the block begins, and ended when the block does, however that ends:
+    SIGTERM and SIGHUP end the block too.
     Raises TutorialServerError where it does not start, in the server's own words.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -40,12 +42,18 @@ def server_process(settings: Settings) -> Iterator[str]:
             env={name: value for name, value in os.environ.items() if PREFIX not in name},
             start_new_session=True,  # Ctrl-C reaches us alone, and we end it
         )
-        before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+        heeded = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        before = {number: signal.signal(number, _leave) for number in heeded}
         try:
             yield _wait_until_ready(process, log)
         finally:
             _end(process)
-            signal.signal(signal.SIGTERM, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _flags(settings: Settings) -> list[str]:

@@ -7,7 +7,8 @@ import os
 import socket
 from time import monotonic
 from types import FrameType
-from weakref import WeakKeyDictionary
+from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import uvicorn
 
@@ -69,7 +70,7 @@ class PatientServer(uvicorn.Server):
         super().__init__(config)
         self._engine = engine
         self._grace = grace
-        self._silent_since: WeakKeyDictionary[asyncio.Protocol, float] = WeakKeyDictionary()
+        self._heard: WeakKeyDictionary[Any, tuple[Any, float]] = WeakKeyDictionary()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to shut down; who presses Ctrl-C again does not want to wait."""
@@ -89,11 +90,15 @@ class PatientServer(uvicorn.Server):
         uvicorn limits how long one stays open after an answer, until the next byte comes.
         """
         for connection in list(self.server_state.connections):
-            cycle = getattr(connection, "cycle", None)  # a request and its answer
-            if cycle is not None and not cycle.response_complete:
-                self._silent_since.pop(connection, None)
-            elif now - self._silent_since.setdefault(connection, now) > SILENT_SECONDS:
+            cycle = getattr(connection, "cycle", None)  # its latest request, with the answer
+            before, since = self._heard.get(connection, (None, now))
+            asks_anew = cycle is not None and (before is None or before() is not cycle)
+            if asks_anew or (cycle is not None and not cycle.response_complete):
+                since = now
+            elif now - since > SILENT_SECONDS:
                 connection.transport.close()
+            # A weak one, since a cycle refers to its connection, which would never go.
+            self._heard[connection] = (None if cycle is None else ref(cycle), since)
 
     async def main_loop(self) -> None:
         """Serve until told to stop, then until nobody is left or the grace is over."""
