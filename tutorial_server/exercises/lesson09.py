@@ -175,8 +175,8 @@ CONTINUOUS_STEPS = Task(
         gives(
             "whole",
             "the eight callers of the lesson",
-            lambda fn: fn([24, 4, 8, 16, 20, 4, 8, 12], 4),
-            28,
+            lambda fn: fn([12, 2, 4, 8, 10, 2, 4, 6], 4),
+            14,
             "steps",
             "Follow the four slots by hand: when is each free, and who is next?",
         ),
