@@ -35,6 +35,15 @@ def test_by_pass_every_pass_is_one_wide():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("passes", [2, 7, 12, 14, 23])
+def test_there_are_no_half_passes(passes):
+    steps = [RowStep(n, 0, "decode", 1, n, n + 1) for n in range(passes)]
+    (axes,) = plot_timeline(steps, "t", by="pass").figure.axes
+    ticks = axes.get_xticks()
+    assert len(ticks) >= 2
+    assert (ticks == ticks.round()).all()
+
+
 def test_slot_0_is_on_top_and_each_slot_has_its_line():
     (axes,) = plot_timeline(STEPS, "t").figure.axes
     assert axes.get_yticks().tolist() == [0, 1, 2]

@@ -39,6 +39,7 @@ def plot_timeline(
         axes.set_yticks(range(max(step.slot for step in row_steps) + 1))
         axes.invert_yaxis()
         axes.grid(False)
+        axes.locator_params(axis="x", integer=True)
         axes.xaxis.set_major_formatter(tick_text)
         axes.set_xlim(left=0)
         figure.legend(loc="outside lower right", ncols=len(KINDS), frameon=False)
