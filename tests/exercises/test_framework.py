@@ -138,9 +138,13 @@ def test_a_real_interrupt_gets_through():
     def interrupt():
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Timer(0.3, interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        try_out(PAD_LEFT, endless)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    try:
+        threading.Timer(0.3, interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            try_out(PAD_LEFT, endless, limit_s=5.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def appending(sequences, pad_id):
