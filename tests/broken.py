@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 from time import sleep
 from typing import Any
 
@@ -120,14 +121,15 @@ async def _send_changed(
     await send({"type": "http.response.body", "body": seen.body})
 
 
-def deaf(path: str) -> Breakage:
-    """Never tell the app that a client has left `path`."""
+def deaf(path: str, over: Event) -> Breakage:
+    """Never tell the app that a client has left `path`, until all is over."""
 
     async def broken(app: Asgi, scope: Any, receive: Any, send: Any) -> None:
         async def listen() -> Any:
             message = await receive()
             if message["type"] == "http.disconnect" and scope["path"] == path:
-                await asyncio.sleep(60)
+                while not over.is_set():
+                    await asyncio.sleep(0.01)
             return message
 
         await app(scope, listen, send)

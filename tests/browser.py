@@ -23,10 +23,22 @@ class Page:
         self.url = url
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        tab.on("console", self._hear)
-        tab.on("pageerror", lambda error: self.complaints.append(str(error)))
-        tab.on("request", lambda request: self.requests.append(request.url))
+        self._heard = {
+            "console": self._hear,
+            "pageerror": lambda error: self.complaints.append(str(error)),
+            "request": lambda request: self.requests.append(request.url),
+        }
+        for event, hear in self._heard.items():
+            tab.on(event, hear)
         tab.goto(url)
+
+    def leave(self) -> None:
+        """Leave the tab as a new one is: nothing kept, nobody listening."""
+        self.tab.evaluate("() => { sessionStorage.clear(); localStorage.clear() }")
+        self.tab.context.clear_cookies()
+        for event, hear in self._heard.items():
+            self.tab.remove_listener(event, hear)
+        self.tab.goto("about:blank")
 
     def _hear(self, message: Any) -> None:
         # Chromium itself writes a line for each status of 400 and more.
@@ -84,17 +96,28 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def spare_tabs(browser: Any) -> list[Any]:
+    """Tabs that a test has left, clean: to open a new one takes as long as most tests do."""
+    return []
+
+
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Page]]:
+def open_page(browser: Any, spare_tabs: list[Any]) -> Iterator[Callable[..., Page]]:
     """Open the page at an address, in a context of its own; in the end nothing was amiss."""
     pages: list[Page] = []
-    contexts: list[Any] = []
+    plain: list[Any] = []
 
     def open_(url: str, width: int = 1280, height: int = 800, **options: Any) -> Page:
         viewport = {"width": width, "height": height}
-        contexts.append(browser.new_context(viewport=viewport, **options))
-        tab = contexts[-1].new_page()
-        tab.set_default_timeout(20_000)
+        if spare_tabs and not options:
+            tab = spare_tabs.pop()
+            tab.set_viewport_size(viewport)
+        else:
+            tab = browser.new_context(viewport=viewport, **options).new_page()
+            tab.set_default_timeout(20_000)
+        if not options:
+            plain.append(tab)
         pages.append(Page(tab, url))
         return pages[-1]
 
@@ -102,8 +125,11 @@ def open_page(browser: Any) -> Iterator[Callable[..., Page]]:
     for page in pages:
         assert page.complaints == []
         assert [url for url in page.requests if not url.startswith(page.url)] == []
-    for context in contexts:
-        context.close()
+        if page.tab in plain:
+            page.leave()
+            spare_tabs.append(page.tab)
+        else:
+            page.tab.context.close()
 
 
 @pytest.fixture(scope="module")

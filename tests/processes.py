@@ -48,7 +48,7 @@ class Process:
         )
         assert self.popen.stdout is not None
         self.greeting = self.popen.stdout.readline()
-        self.port = int(self.greeting.split("127.0.0.1:")[1].split()[0])
+        self.port = int(self.greeting.split("://")[1].split()[0].rpartition(":")[2])
 
     def open(self, path: str, **fields: object) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=20)
@@ -65,7 +65,7 @@ class Process:
         while self.get(path).status != status:
             assert self.popen.poll() is None, self.popen.communicate()
             assert time.monotonic() < end
-            time.sleep(0.02)
+            time.sleep(0.1)  # each look takes time from what is waited for
 
     def send(self, sig: int = signal.SIGINT) -> None:
         """Send a signal as a terminal does, to the whole group."""

@@ -22,6 +22,7 @@ from tutorial_server.config import Settings
 from tutorial_server.models import LLM
 from tutorial_server.runner import Runner, TransformersRunner
 from tutorial_server.sequence import Sequence
+from tutorial_server.serving import bind
 from tutorial_server.sse import read_events
 from tutorial_server.steps import Steps
 
@@ -224,7 +225,7 @@ def serving(
 ) -> Iterator[Server]:
     """Run `create_app` until the block ends, on a free port; `ready`: wait for the model."""
     app = create_app(settings or Settings(), steps, load)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = bind("127.0.0.1", 0)
     config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), daemon=True)

@@ -22,6 +22,7 @@ from tutorial_server.contract import ALL, Result, contract_table, run_contract
 from tutorial_server.contract import client as client_module
 from tutorial_server.contract import leaving as leaving_checks
 from tutorial_server.contract import metrics as metrics_checks
+from tutorial_server.contract import run as run_module
 from tutorial_server.contract.refusals import BODIES, SECRET
 from tutorial_server.errors import TutorialServerError
 from tutorial_server.exercises import registry, saved
@@ -78,13 +79,19 @@ def test_the_model_solutions_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert_all_pass(s.url)
 
 
-def test_with_a_key_all_checks_run() -> None:
+@pytest.fixture(scope="module")
+def keyed() -> Iterator[Switch]:
     with breakable(ScriptedRunner(), Settings(api_key=KEY)) as switch:
-        results = run_contract(switch.url, KEY)
-        assert {result.outcome for result in results} == {"passed"}, contract_table(results)
-        for given, which in ((None, "wants a key"), ("wrong", "wants another key")):
-            with pytest.raises(TutorialServerError, match=which):
-                run_contract(switch.url, given)
+        yield switch
+
+
+def test_with_a_key_all_checks_run(keyed: Switch) -> None:
+    keyed.broken = None
+    results = run_contract(keyed.url, KEY)
+    assert {result.outcome for result in results} == {"passed"}, contract_table(results)
+    for given, which in ((None, "wants a key"), ("wrong", "wants another key")):
+        with pytest.raises(TutorialServerError, match=which):
+            run_contract(keyed.url, given)
 
 
 # Servers that are broken on purpose, one for each check.
@@ -350,38 +357,44 @@ def test_each_body_that_is_let_in_is_named(switch: Switch, run: int) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("rows", [1, 4])
 @pytest.mark.parametrize("path", ["/stream", "/generate"])
-def test_who_goes_on_for_nobody_is_found(rows: int, path: str) -> None:
+def test_who_goes_on_for_nobody_is_found(
+    rows: int, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving_checks, "LIMITS", (400,))  # a second and more
     words = "1 running" if rows > 1 else "was not answered within"
-    with breakable(ScriptedRunner(rows, pace=0.01)) as switch:
-        switch.broken = deaf(path)
-        assert_only(run_contract(switch.url), f"left-{path[1:]}", words)
+    with breakable(ScriptedRunner(rows, pace=0.0025)) as switch:
+        over = threading.Event()
+        switch.broken = deaf(path, over)
+        results = run_contract(switch.url)
+        over.set()
+    assert_only(results, f"left-{path[1:]}", words)
 
 
-def test_a_key_that_is_not_asked_for_is_found() -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_key_that_is_not_asked_for_is_found(keyed: Switch) -> None:
     async def open_door(app: Any, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/stream":
             key = (b"authorization", f"Bearer {KEY}".encode())
             scope = {**scope, "headers": [*_but_the_key(scope), key]}
         await app(scope, receive, send)
 
-    with breakable(ScriptedRunner(), Settings(api_key=KEY)) as switch:
-        switch.broken = open_door
-        assert_only(run_contract(switch.url, KEY), "key-needed", "/stream without a key: 200")
+    keyed.broken = open_door
+    assert_only(run_contract(keyed.url, KEY), "key-needed", "/stream without a key: 200")
 
 
 def _but_the_key(scope: Any) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in scope["headers"] if name != b"authorization"]
 
 
-def test_a_health_that_asks_for_a_key_is_found() -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_health_that_asks_for_a_key_is_found(keyed: Switch) -> None:
     async def closed(app: Any, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/health" and len(_but_the_key(scope)) == len(scope["headers"]):
             scope = {**scope, "path": "/closed"}
         await app(scope, receive, send)
 
-    with breakable(ScriptedRunner(), Settings(api_key=KEY)) as switch:
-        switch.broken = closed
-        assert_only(run_contract(switch.url, KEY), "health-needs-no-key", "401, application/json")
+    keyed.broken = closed
+    assert_only(run_contract(keyed.url, KEY), "health-needs-no-key", "401, application/json")
 
 
 def test_every_check_has_its_broken_server() -> None:
@@ -391,6 +404,7 @@ def test_every_check_has_its_broken_server() -> None:
     assert len({check.name for check in ALL}) == len(ALL)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_a_server_does_not_have_is_skipped(switch: Switch) -> None:
     async def bare(app: Any, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"].startswith(("/v1", "/metrics")):
@@ -424,14 +438,16 @@ def test_a_hung_server_fails_in_words_and_in_time(silent: str) -> None:
     assert sum(result.seconds for result in results) < 3
 
 
-def test_a_server_that_trickles_holds_nobody_up() -> None:
+def test_a_server_that_trickles_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "SPARE_SECONDS", 0.2)
+
     def trickle(connection: socket.socket) -> None:
         with connection:
             try:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
                 while True:
                     connection.sendall(b"x")
-                    stop.wait(0.05)
+                    stop.wait(0.01)
             except OSError:
                 return
 
@@ -445,10 +461,10 @@ def test_a_server_that_trickles_holds_nobody_up() -> None:
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=accept, daemon=True).start()
-        results = run_contract(f"127.0.0.1:{listener.getsockname()[1]}", seconds=0.1)
+        results = run_contract(f"127.0.0.1:{listener.getsockname()[1]}", seconds=0.2)
         stop.set()
     assert ended(results, "failed") == [check.name for check in ALL]
-    assert results[0].came == "no end within 0.1 s."
+    assert results[0].came == "no end within 0.2 s."
 
 
 def test_what_is_no_answer_at_all_is_told() -> None:
@@ -496,6 +512,7 @@ def test_times_that_cannot_be(seconds: str, capsys: pytest.CaptureFixture[str]) 
 # The command.
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_command_prints_each_result_and_a_sum(
     switch: Switch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -507,6 +524,7 @@ def test_the_command_prints_each_result_and_a_sum(
     assert lines[-1] == f"{len(ALL) - 2} passed, 0 failed, 2 skipped."
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_command_as_json_with_a_failure(
     switch: Switch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -517,14 +535,15 @@ def test_the_command_as_json_with_a_failure(
     assert set(found[0]) == {"name", "group", "outcome", "expects", "came", "todo", "seconds"}
 
 
+@pytest.mark.usefixtures("impatient")
 def test_the_key_comes_from_the_environment_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    keyed: Switch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with breakable(ScriptedRunner(), Settings(api_key=KEY)) as switch:
-        assert main(["contract", switch.url]) == 2
-        assert "give it with --api-key" in capsys.readouterr().err
-        monkeypatch.setenv("TUTORIAL_SERVER_API_KEY", KEY)
-        assert main(["contract", switch.url]) == 0
+    keyed.broken = None
+    assert main(["contract", keyed.url]) == 2
+    assert "give it with --api-key" in capsys.readouterr().err
+    monkeypatch.setenv("TUTORIAL_SERVER_API_KEY", KEY)
+    assert main(["contract", keyed.url]) == 0
 
 
 def test_it_needs_no_torch() -> None:

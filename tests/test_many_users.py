@@ -154,16 +154,19 @@ ASKED: list[dict[str, Any]] = [
 ]
 
 
-def expected(llm: LLM, asked: dict[str, Any]) -> tuple[str, list[int]]:
-    fields = {"tokens" if k == "token_limit" else k: v for k, v in asked.items()}
-    return alone(llm, **fields)
+@functools.cache
+def expected(make: Callable[[], LLM]) -> list[tuple[str, list[int]]]:
+    """The text and the ids of all that is asked, each alone."""
+    renamed = {"token_limit": "tokens"}
+    fields = [{renamed.get(k, k): v for k, v in asked.items()} for asked in ASKED]
+    return [alone(endless(make()), **asked) for asked in fields]
 
 
 @pytest.mark.parametrize("make", [tiny_llama, tiny_qwen3])
 def test_eight_at_once_over_http_are_as_alone(make: Any) -> None:
     llm = endless(make())
     # /generate turns thinking off, and so does `new_sequence`.
-    wanted = [expected(llm, asked)[0] for asked in ASKED]
+    wanted = [text for text, _ in expected(make)]
     with serving(lambda: slot_runner(llm, SLOTS, 512), SETTINGS) as server:
         calls = [functools.partial(server.generate, **asked) for asked in ASKED]
         streams = [functools.partial(server.stream, **asked) for asked in ASKED]
@@ -215,7 +218,7 @@ def test_whoever_joins_or_leaves_beside_it(slots: int, chunk: int) -> None:
         return await asyncio.gather(*map(stays, ASKED), *(leaves() for _ in range(10)))
 
     found = in_engine(engine, work)
-    assert found[: len(ASKED)] == [expected(llm, asked)[1] for asked in ASKED]
+    assert found[: len(ASKED)] == [ids for _, ids in expected(tiny_llama)]
     assert runner.cache.free == slots
 
 

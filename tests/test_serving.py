@@ -77,11 +77,12 @@ def test_ctrl_c_lets_short_answers_end_and_tells_the_others(folder: Path) -> Non
 
 
 def test_ctrl_c_while_the_model_loads() -> None:
-    with process("-c", NEVER_LOADED, "serve") as server:
+    with process("-c", NEVER_LOADED, "serve", "--host", "0.0.0.0") as server:
         assert server.get("/ready").status == 503
         code, stderr = server.interrupt()
     assert code == 130
     assert_calm(stderr)
+    assert "WARNING: 0.0.0.0 is reachable from other machines" in stderr
     assert_free(server.port)
 
 
@@ -114,6 +115,11 @@ def test_a_load_that_fails_ends_the_process(
     assert_calm(captured.err)
 
 
+def test_a_model_that_is_not_there_is_named(capsys: Any, uvicorn_loggers: None) -> None:
+    assert main(["serve", "--port", "0", "--model", "/no/such/folder"]) == 2
+    assert "/no/such/folder" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_a_taken_port_is_known_before_anything_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -135,6 +141,15 @@ def test_a_bound_port_takes_connections_at_once() -> None:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             assert connection.getpeername() == ("127.0.0.1", port)
     assert_free(port)
+
+
+def test_a_small_piece_does_not_wait_for_the_one_before() -> None:
+    """Without the option a client that confirms late has each piece 40 ms late."""
+    with bind("127.0.0.1", 0) as listener:
+        client = socket.create_connection(listener.getsockname(), timeout=1)
+        served, _ = listener.accept()
+        with client, served:
+            assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_a_port_is_free_again_at_once_after_connections() -> None:

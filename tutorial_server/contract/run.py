@@ -21,6 +21,7 @@ CHECK_SECONDS = 60.0
 MOST_SECONDS = 3600
 MOST_HUNG = 3  # checks in a row without an answer, after which nobody goes on waiting
 FIRST_SECONDS = 5.0
+SPARE_SECONDS = 1.0  # after its time, for a check that is about to say what it was that was late
 T = TypeVar("T")
 
 
@@ -72,7 +73,7 @@ def _address(url: str) -> str:
 def _look(url: str, api_key: str | None, seconds: float) -> None:
     """See that somebody answers, lets us in, and has loaded its model (or says nothing of it)."""
     client = Client(url, api_key, seconds)
-    faults = _within(seconds + 1, lambda: _first_fault(client, seconds)) or [""]
+    faults = _within(seconds + SPARE_SECONDS, lambda: _first_fault(client, seconds)) or [""]
     client.close()
     if faults[0]:
         raise TutorialServerError(faults[0])
@@ -106,7 +107,7 @@ def _within(seconds: float, work: Callable[[], T]) -> list[T]:
 def _run(check: Check, client: Client, seconds: float) -> tuple[Result, bool]:
     """Give the result, and whether the server let us wait in vain."""
     began = monotonic()
-    found = _within(seconds + 1, lambda: _outcome(check, client, seconds))
+    found = _within(seconds + SPARE_SECONDS, lambda: _outcome(check, client, seconds))
     late = (_failed(check, f"no end within {seconds:g} s."), True)
     result, timed_out = found[0] if found else late
     client.close()
