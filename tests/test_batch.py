@@ -266,21 +266,23 @@ def test_prompts_are_read_in_the_pass_that_writes_where_the_runner_can() -> None
     in_loop(work)
 
 
-def test_a_chunk_that_is_full_of_writers_still_reads_on() -> None:
+@pytest.mark.parametrize(("chunk", "reads"), [(1, 1), (2, 1), (4, 2), (5, 2), (16, 13)])
+def test_a_chunk_that_is_full_of_writers_still_reads_on(chunk: int, reads: int) -> None:
     def work() -> None:
         runner = mixed_slots()
-        batch = Batch(runner, 2)
+        batch = Batch(runner, chunk)
         writers = [answer(runner, 2, tokens=50) for _ in range(3)]
         for writer in writers:
             batch.add(writer)
         while batch.reading:
             batch.step()
-        late = answer(runner, 4, tokens=2)
+        late = answer(runner, 26, tokens=2)
         batch.add(late)
-        for read in range(1, 5):
+        for step in range(1, 26 // reads + 1):
             batch.step()
-            assert late.sequence.prompt_read == read
+            assert late.sequence.prompt_read == reads * step
         assert late.sequence.token_ids == alone(late.sequence)
+        assert late.sequence.token_ids
 
     in_loop(work)
 

@@ -177,8 +177,9 @@ def test_polls_are_not_logged(method: str, path: str, status: int, logged: bool)
     assert serving.is_worth_a_line(access(method, path, status)) is logged
 
 
-def test_another_line_of_the_access_log_is_kept() -> None:
-    record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "hello", None, None)
+@pytest.mark.parametrize("arguments", [None, (), ("GET",), ({"a": 1},)])
+def test_another_line_of_the_access_log_is_kept(arguments: Any) -> None:
+    record = logging.LogRecord("uvicorn.access", logging.INFO, "", 0, "hello", arguments, None)
     assert serving.is_worth_a_line(record)
 
 

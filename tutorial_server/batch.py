@@ -90,7 +90,8 @@ class Batch:
         if self._mixed is None:
             return False
         reading, writing = self._reading_order(), list(self.writing)
-        budget = max(1, self._chunk - len(writing))  # a row that writes takes one of the tokens
+        # A row that writes takes one of the chunk's tokens; but half is there to read.
+        budget = max(self._chunk - len(writing), self._chunk // 2, 1)
         try:
             read, written = self._mixed.step(_sequences(reading), _sequences(writing), budget)
         except Exception as error:

@@ -28,7 +28,9 @@ QUIET_PATHS = ("/metrics", "/ready", "/health")  # asked again and again by page
 
 def is_worth_a_line(record: logging.LogRecord) -> bool:
     """Keep polls that found nothing new out of the access log: they would hide the requests."""
-    _, method, path, _, status = record.args or (None,) * 5  # as uvicorn gives them
+    if not isinstance(record.args, tuple) or len(record.args) != 5:
+        return True
+    _, method, path, _, status = record.args  # as uvicorn gives them
     expected = (200, 503) if path == "/ready" else (200,)
     return not (method == "GET" and path in QUIET_PATHS and status in expected)
 
