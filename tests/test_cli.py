@@ -344,8 +344,20 @@ def test_a_wrong_key_is_not_shown(capsys: Any) -> None:
 
 def test_lab_passes_its_arguments_on(fake: Any) -> None:
     open_lab = fake("course", "open_lab", result=3)
-    assert main(["lab", "--", "--no-browser", "--port=8899"]) == 3
-    assert list(open_lab.calls[0][0]) == ["--no-browser", "--port=8899"]
+    for dashes in (["--"], []):
+        assert main(["lab", *dashes, "--no-browser", "--port=8899"]) == 3
+        assert list(open_lab.calls[-1][0]) == ["--no-browser", "--port=8899"]
+
+
+def test_only_lab_takes_what_it_does_not_know(
+    fake: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = fake("doctor", "report")
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--no-browser"])
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --no-browser" in capsys.readouterr().err
+    assert report.calls == []
 
 
 def test_doctor_prints_its_report(fake: Any, capsys: Any) -> None:

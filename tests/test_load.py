@@ -265,6 +265,16 @@ def test_tokens_are_those_that_the_server_made() -> None:
     assert report.tokens_per_second == pytest.approx(report.tokens / report.seconds)
 
 
+def test_each_end_is_told_at_once() -> None:
+    told: list[Any] = []
+    answer = [HEAD, text("a"), end()]
+    with canned(answer) as (url, _):
+        plan = LoadPlan(url, clients=2, requests=5)
+        report = asyncio.run(asyncio.wait_for(run_load(plan, None, told.append), 3 * PATIENCE))
+    assert tuple(told) == report.outcomes
+    assert len(told) == 5
+
+
 def test_refusals_are_no_errors() -> None:
     with gated(tiny_llama(), Settings(max_waiting=0)) as (server, _):
         report = run(LoadPlan(server.url, clients=4, requests=4, seconds=0.5, prompt_tokens=(1, 8)))

@@ -29,7 +29,7 @@ LIMITS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, or 2 where a sentence on stderr says what to do."""
     _print_what_the_terminal_can()
-    args = _parser().parse_args(argv)
+    args = _parse(argv)
     try:
         return args.run(args) or 0
     except TutorialServerError as error:
@@ -40,6 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()
         return 0
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse a command line; what `lab` does not know is for JupyterLab."""
+    parser = _parser()
+    args, unknown = parser.parse_known_args(argv)
+    if args.run is _lab:
+        args.jupyter_args += unknown
+    elif unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return args
 
 
 def _print_what_the_terminal_can() -> None:
@@ -56,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     lab = commands.add_parser("lab", help="open the course in JupyterLab")
-    lab.add_argument("jupyter_args", nargs="*", help="passed on to JupyterLab, after --")
+    lab.add_argument(
+        "jupyter_args", nargs="*", help="passed on to JupyterLab, such as --no-browser"
+    )
     lab.set_defaults(run=_lab)
 
     serve = commands.add_parser("serve", help="start the server")
@@ -92,8 +105,10 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     bench = commands.add_parser("bench", help="compare ways of decoding, in turn in one run")
-    bench.add_argument("--tokens", type=int, metavar="N", help="length of an answer")
-    bench.add_argument("--rounds", type=int, default=5, metavar="N", help="at least 5")
+    bench.add_argument("--tokens", type=int, metavar="N", help="length of an answer, at least 32")
+    bench.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="at least 5; shown are their medians"
+    )
     bench.add_argument(
         "--many", action="store_true", help="8 requests at once over HTTP instead, 64 tokens each"
     )

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from time import perf_counter
 
 import httpx
+from tqdm import tqdm
 
 from .errors import TutorialServerError
 from .load_client import ask
@@ -15,20 +17,29 @@ from .load_report import LoadReport, Outcome, table
 PAUSE_AFTER_REFUSAL = 0.1  # seconds; far less than Retry-After asks, since load is the aim
 
 
-async def run_load(plan: LoadPlan, questions: Iterable[Question] | None = None) -> LoadReport:
+async def run_load(
+    plan: LoadPlan,
+    questions: Iterable[Question] | None = None,
+    on_outcome: Callable[[Outcome], object] = lambda outcome: None,
+) -> LoadReport:
     """Let the plan's clients loose on its server, and report how each request ended.
 
-    They ask the plan's questions, or others. Whatever goes wrong with a request is an
-    outcome, not an exception. Raises TutorialServerError where nothing answers at the
-    address, or the model is still loading.
+    They ask the plan's questions, or others; `on_outcome` hears of each end at once. Whatever
+    goes wrong with a request is an outcome, not an exception. Raises TutorialServerError where
+    nothing answers at the address, or the model is still loading.
     """
     asked = iter(plan.questions() if questions is None else questions)
     outcomes: list[Outcome] = []
+
+    def ended(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        on_outcome(outcome)
+
     async with _new_client(plan) as http:
         await _check_there(http, plan.url)
         start = perf_counter()
         end = start + plan.seconds
-        clients = (_client(http, plan, asked, end, outcomes) for _ in range(plan.clients))
+        clients = (_client(http, plan, asked, end, ended) for _ in range(plan.clients))
         await asyncio.gather(*clients)
         return LoadReport(tuple(outcomes), perf_counter() - start)
 
@@ -44,7 +55,9 @@ def _new_client(plan: LoadPlan) -> httpx.AsyncClient:
 
 def print_load(plan: LoadPlan, as_json: bool) -> None:
     """Run a load from the command line, and print a table or JSON. Raises TutorialServerError."""
-    report = asyncio.run(run_load(plan))
+    shown = {"desc": "requests", "file": sys.stderr, "leave": False, "disable": None}
+    with tqdm(total=plan.requests, **shown) as bar:
+        report = asyncio.run(run_load(plan, on_outcome=lambda outcome: bar.update()))
     print(json.dumps(report.as_dict(), indent=2) if as_json else table(report))
 
 
@@ -53,12 +66,12 @@ async def _client(
     plan: LoadPlan,
     questions: Iterator[Question],
     end: float,
-    outcomes: list[Outcome],
+    ended: Callable[[Outcome], None],
 ) -> None:
     """Ask one question after the other while there are any, and time is left."""
     while perf_counter() < end and (question := next(questions, None)):
         outcome = await ask(http, plan, question, end)
-        outcomes.append(outcome)
+        ended(outcome)
         if outcome.ending == "refused":
             await asyncio.sleep(min(PAUSE_AFTER_REFUSAL, max(0.0, end - perf_counter())))
 

@@ -8,10 +8,19 @@ import pytest
 import torch
 from kernels import started
 
-from tutorial_server.exercises import check, check_saved, load_mine, print_saved, trial
+from tutorial_server.exercises import (
+    check,
+    check_saved,
+    load_mine,
+    print_saved,
+    saved_besides,
+    trial,
+)
 from tutorial_server.exercises.lesson02 import PAD_LEFT
+from tutorial_server.exercises.mine import STEPS
 from tutorial_server.exercises.saved import save, try_file
 from tutorial_server.exercises.standalone import standalone
+from tutorial_server.serving import learner_steps
 
 PAD = 0
 
@@ -240,6 +249,19 @@ def test_mine_is_the_reference_where_nothing_is_saved():
     ]  # fmt: skip
     assert {step.origin for step in steps.values()} == {"reference"}
     assert str(steps["prefill"]) == "prefill: reference (none of yours is saved)"
+
+
+def test_what_is_solved_and_no_step_of_the_server_is_named(mine, capsys):
+    assert saved_besides(STEPS) == []
+    assert capsys.readouterr().out == ""
+    check(pad_left)
+    assert saved_besides(STEPS) == ["pad_left"]
+    assert saved_besides(["pad_left"]) == []
+    learner_steps()
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "sse_event: reference (none of yours is saved)",
+        "not among the server's 6 steps: pad_left",
+    ]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ Nothing here imports torch; a lesson's cases do, when its first task is looked f
 
 from .copies import prepare
 from .learner import check, hint, reset, reveal, status
-from .mine import MineStep, load_mine
+from .mine import MineStep, load_mine, saved_besides
 from .overview import check_saved, print_saved, status_text
 from .report import Report
 
@@ -20,6 +20,7 @@ __all__ = [
     "print_saved",
     "reset",
     "reveal",
+    "saved_besides",
     "status",
     "status_text",
 ]

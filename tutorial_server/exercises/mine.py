@@ -1,6 +1,6 @@
 """The learner's own steps for `serve --mine`, each proven again before it serves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,12 @@ class MineStep:
 def load_mine() -> dict[str, MineStep]:
     """Load each step from its saved solution, if that is there and still passes its check."""
     return {name: _load(name) for name in STEPS}
+
+
+def saved_besides(steps: Collection[str]) -> list[str]:
+    """Name the tasks that are solved too, though the server has no such step to swap."""
+    names = [task.name for task in registry.all_tasks()]
+    return [name for name in names if name not in steps and folder.solution_file(name).is_file()]
 
 
 def _load(name: str) -> MineStep:
