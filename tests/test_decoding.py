@@ -261,7 +261,7 @@ def test_without_a_seed_texts_differ(llm):
 @pytest.mark.parametrize("generate", [*BOTH, generate_stream])
 def test_what_cannot_be_answered_is_refused_at_once(llm, generate):
     with counted(llm) as passes:
-        with pytest.raises(TooLong, match="exceed the model's context of 512"):
+        with pytest.raises(TooLong, match="exceed the 512 tokens of context"):
             generate(llm, "Hi", 512)
         with pytest.raises(TooLong, match="shorten one of them"):
             generate(llm, "Hi " * 512, 1)

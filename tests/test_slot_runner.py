@@ -217,7 +217,7 @@ def test_plain_weights_do_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_slot_to_its_last_position(llm: LLM) -> None:
     runner = slot_runner(endless(llm), slots=2, length=24)
-    with pytest.raises(TooLong, match="exceed the model's context of 24"):
+    with pytest.raises(TooLong, match="exceed the 24 tokens of context"):
         row(runner.llm, range(1, 21), tokens=5)
     neighbour = row(runner.llm, range(3))
     runner.prefill([neighbour])

@@ -56,7 +56,7 @@ class Sequence:
 
     `accept` is the only place where a token is chosen, an ending noticed and text
     released, so every way of running the model gives the same answer. Raises TooLong
-    where prompt and limit together exceed the model's context, before any work is done.
+    where prompt and limit together exceed the context there is, before any work is done.
     """
 
     def __init__(
@@ -134,5 +134,6 @@ def _check_length(llm: LLM, prompt_tokens: int, max_new_tokens: int) -> None:
     if prompt_tokens + max_new_tokens > llm.context_length:
         raise TooLong(
             f"The prompt's {prompt_tokens} tokens and an answer of up to {max_new_tokens} "
-            f"exceed the model's context of {llm.context_length}; shorten one of them."
+            f"exceed the {llm.context_length} tokens of context that there is room for; "
+            "shorten one of them."
         )

@@ -317,6 +317,17 @@ def admit_one_more(waiting, free_slots, token_budget):
     return count
 
 
+@wrong("admit", "before you look at the budget")
+def admit_looks_at_the_budget_too_late(waiting, free_slots, token_budget):
+    count = 0
+    for tokens in waiting[:free_slots]:
+        token_budget -= tokens
+        count += 1
+        if token_budget <= 0:
+            break
+    return count
+
+
 @right("admit")
 def admit_by_sums(waiting, free_slots, token_budget):
     count = 0
@@ -350,7 +361,7 @@ def percentile_of_a_share(values, q):
     return sorted(values)[round(q * (len(values) - 1))]
 
 
-@wrong("percentile", "outside the list")
+@wrong("percentile", "has no neighbour above")
 def percentile_without_a_last(values, q):
     ordered = sorted(values)
     rank = q * (len(ordered) - 1) / 100

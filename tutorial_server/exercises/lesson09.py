@@ -227,12 +227,20 @@ ADMIT = Task(
         gives(
             "slots",
             "no more than there are free slots",
-            lambda fn: [fn([5] * 6, 2, 1000), fn([5, 5], 0, 1000)],
-            [2, 0],
-            "counts",
-            "Six are waiting and two slots are free; then two are waiting and none is.",
-            (lambda got: got[0] > 2, "You let in more than there are slots. Each needs one."),
-            (lambda got: got[1] > 0, "You let somebody in although no slot is free."),
+            lambda fn: fn([5] * 6, 2, 1000),
+            2,
+            "count",
+            "Six are waiting, and two slots are free.",
+            (lambda got: got > 2, "You let in more than there are slots. Each needs one."),
+        ),
+        gives(
+            "no slot",
+            "nobody, where no slot is free",
+            lambda fn: fn([5, 5], 0, 1000),
+            0,
+            "count",
+            "Two are waiting, and no slot is free.",
+            (lambda got: got > 0, "You let somebody in although no slot is free."),
         ),
         gives(
             "nobody",
@@ -273,12 +281,20 @@ ADMIT = Task(
         gives(
             "used up",
             "a budget that is used up to the last token",
-            lambda fn: [fn([50, 50, 50], 3, 100), fn([5], 1, 0)],
-            [2, 0],
-            "counts",
-            "After 100 tokens nothing of the budget of 100 is left, and nothing is left of 0.",
-            (lambda got: got[0] == 3 or got[1] == 1,
-             "A budget of exactly 0 is used up, and you let in one more. Compare with <= or >."),
+            lambda fn: fn([50, 50, 50], 3, 100),
+            2,
+            "count",
+            "The first two take 100 tokens, and nothing of the budget of 100 is left.",
+            (3, "A budget of exactly 0 is used up, and you let in one more. Compare with <= or >."),
+        ),
+        gives(
+            "no budget",
+            "a budget of 0 from the beginning",
+            lambda fn: fn([5], 1, 0),
+            0,
+            "count",
+            "There is nothing of the budget left for anybody.",
+            (1, "You let the first in before you look at the budget, and it is 0 already."),
         ),
         Stage("whole", "lines of all kinds", _admit_cases),
     ),
@@ -309,8 +325,15 @@ def _percentile_empty(fn: Any) -> None:
 OUTSIDE = (
     IndexError,
     "",
-    "Your place lies outside the list. n values have the places 0 to n - 1, and q is in per "
-    "cent: q = 100 is the last place, n - 1.",
+    "You take something from outside the list. n values have the places 0 to n - 1, and q is in "
+    "per cent: q = 100 is the last place, n - 1, and no place n comes after it.",
+)
+NO_NEXT = (
+    IndexError,
+    "",
+    "A single value has place 0 only. Is it the neighbour above that yours looks for, at place 1? "
+    "The last place has no neighbour above, here as at q = 100 of any list: take the neighbour "
+    "only where there is one.",
 )
 
 
@@ -334,7 +357,7 @@ PERCENTILE = Task(
         "ordered[below] + share * (ordered[below + 1] - ordered[below]), unless there is no next.",
     ),
     stages=(
-        Stage("type", "one value", _percentile_type, raises=(OUTSIDE,)),
+        Stage("type", "one value", _percentile_type, raises=(NO_NEXT,)),
         gives(
             "ends",
             "q = 0 is the smallest, q = 100 the largest",
