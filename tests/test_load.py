@@ -136,11 +136,11 @@ def test_a_complete_answer() -> None:
     assert (outcome.ending, outcome.status, outcome.words) == ("complete", 200, "")
     assert (outcome.tokens, outcome.prompt_tokens) == (3, 7)
     assert outcome.ttft is not None
-    assert 0.1 <= outcome.ttft < 0.25
+    assert outcome.ttft >= 0.1
     first, second = outcome.gaps
-    assert 0.15 <= first < 0.35
-    assert 0 <= second < 0.05
-    assert 0.4 <= outcome.seconds < 0.7
+    assert first >= 0.15  # 0.2 less what the first piece was late
+    assert 0 <= second < first / 2, "both came in one packet"
+    assert outcome.seconds >= outcome.ttft + first + second + 0.05  # the end comes 0.1 later
 
 
 def status(line: str, body: bytes = b"", header: str = "") -> bytes:
