@@ -105,7 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     bench = commands.add_parser("bench", help="compare ways of decoding, in turn in one run")
-    bench.add_argument("--tokens", type=int, metavar="N", help="length of an answer, at least 32")
+    bench.add_argument(
+        "--tokens", type=int, metavar="N", help="length of an answer: at least 32, with --many 2"
+    )
     bench.add_argument(
         "--rounds", type=int, default=5, metavar="N", help="at least 5; shown are their medians"
     )
